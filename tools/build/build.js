@@ -43,7 +43,10 @@ const bundle = async (name, entry) => {
 export async function buildAll() {
   const inputs = await Promise.all([
     buildConsole(),
-    bundle('server', { main: 'packages/server/src/main.ts' }),
+    bundle('server', {
+      main: 'packages/server/src/main.ts',
+      activator: 'packages/server/src/engine/local/relays/main.ts',
+    }),
     bundle('cli', { howdah: 'packages/cli/src/howdah.ts' }),
     bundle('mcp', { mcp: 'packages/mcp/src/index.ts' }),
   ]);

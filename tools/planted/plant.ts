@@ -51,6 +51,7 @@ export const CAPABILITIES = [
   'read replica sets',
   'repositories',
   'resize',
+  'sleep',
   'statements',
   'stop and start',
   'switchover',

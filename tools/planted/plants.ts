@@ -4,6 +4,7 @@ import { CONTROL_PLANTS } from './control.ts';
 import { LIFETIME_PLANTS } from './lifetimes.ts';
 import { DATA_PLANTS } from './data.ts';
 import { MACHINE_PLANTS } from './machine.ts';
+import { SLEEP_PLANTS } from './sleep.ts';
 import type { Plant } from './plant.ts';
 
 export const PLANTS: readonly Plant[] = [
@@ -12,4 +13,5 @@ export const PLANTS: readonly Plant[] = [
   ...DATA_PLANTS,
   ...CONTROL_PLANTS,
   ...LIFETIME_PLANTS,
+  ...SLEEP_PLANTS,
 ];

@@ -45,6 +45,7 @@ const COMMANDS: Readonly<Record<string, string>> = {
   detachFromExporter: 'detach-exporter',
   setEnvironment: 'set-environment',
   setExpiry: 'set-expiry',
+  setAutoSuspend: 'set-auto-suspend',
   forkService: 'fork',
   createReplicaSet: 'replica-set create',
   resizeReplicaSet: 'replica-set resize',

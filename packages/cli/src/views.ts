@@ -23,7 +23,7 @@ export const serviceView = (
     ['ID', ({ service_id: id }) => id],
     ['NAME', ({ name }) => name],
     ['TYPE', ({ service_type: type }) => type],
-    ['STATUS', ({ status }) => status],
+    ['STATUS', statusOf],
     ['CPU', ({ resources }) => coresOf(resources[0]?.spec.cpu_millis)],
     ['MEMORY', ({ resources }) => memoryOf(resources[0]?.spec.memory_gbs)],
     ['WITH', (service) => [...partsOf(service), ...endOf(service)].join(', ')],
@@ -67,6 +67,12 @@ export const serviceView = (
     ['POSTGRESQL', ({ pg_version: version }) => version ?? ''],
     ['CREATED', ({ created }) => dateAndDistance(created)],
     [
+      'FALLS ASLEEP',
+      ({ auto_suspend_seconds: seconds }) =>
+        seconds === undefined ? '' : `after ${lengthOf(seconds)} without use`,
+    ],
+    ['LAST USED', ({ last_active_at: at }) => (at === undefined ? '' : dateAndDistance(at))],
+    [
       'EXPIRES',
       ({ expires_at: end, purge_on_expiry: purges }) =>
         end === undefined
@@ -83,6 +89,9 @@ export const serviceView = (
     }),
   }),
 });
+
+const statusOf = ({ status, suspended }: Service): string =>
+  suspended === true ? `${status}, asleep` : status;
 
 const endOf = ({ expires_at: end }: Service): string[] =>
   end === undefined ? [] : [`ends ${relative(end)}`];

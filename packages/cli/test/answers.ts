@@ -279,6 +279,23 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
   updatePassword: nothing,
   setEnvironment: ok({ message: 'the environment is PROD' }),
   renameService: ok(SERVICE),
+  setAutoSuspend: accepted({ ...SERVICE, auto_suspend_seconds: 300 }),
+  getAwake: ok({
+    auto_suspend_seconds: 300,
+    suspended: false,
+    held_by: [
+      {
+        kind: 'session',
+        name: 'pool',
+        user: 'tsdbadmin',
+        database: 'tsdb',
+        address: '192.0.2.7',
+        since: AT,
+        state: 'idle',
+        listens: true,
+      },
+    ],
+  }),
   setExpiry: ok({ ...SERVICE, expires_at: '2027-01-31T12:00:00.000Z', purge_on_expiry: false }),
   getServiceLogs: ok({
     logs: [

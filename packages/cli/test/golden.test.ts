@@ -113,6 +113,8 @@ const CALLS: readonly Row[] = [
   row('drill', 'service drill orders --kind failover --confirm orders'),
   row('renameService', 'service rename orders shop'),
   row('setExpiry', 'service set-expiry orders 2027-01-31T12:00:00Z'),
+  row('setAutoSuspend', 'service set-auto-suspend orders 5m --confirm orders'),
+  row('getAwake', 'service awake orders'),
   row('setEnvironment', 'service set-environment orders PROD --confirm orders'),
   {
     ...row('updatePassword', 'service set-password orders --confirm orders'),

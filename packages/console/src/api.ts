@@ -308,6 +308,8 @@ export function serviceCalls(project: string, service: Changed) {
       client.POST(`${at}/resize`, { params: await asking('resize'), body }),
     rename: (name: string) => client.POST(`${at}/rename`, { params, body: { name } }),
     setExpiry: (body: Schemas['SetExpiry']) => client.POST(`${at}/setExpiry`, { params, body }),
+    setAutoSuspend: async (body: Schemas['SetAutoSuspend']) =>
+      client.POST(`${at}/setAutoSuspend`, { params: await asking('setAutoSuspend'), body }),
     setEnvironment: async (wanted: Environment) =>
       client.POST(`${at}/setEnvironment`, {
         params: await asking('setEnvironment', service.metadata.environment),

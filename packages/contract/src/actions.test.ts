@@ -40,6 +40,7 @@ const TABLE: Record<Action, string> = {
   setEnvironment: '| + | + | + | + | + | + | + | + | x |',
   rename: '| + | + | + | + | + | + | + | + | x |',
   setExpiry: '| + | + | + | + | + | + | + | + | x |',
+  setAutoSuspend: '| x | x | + | x | x | + | x | x | x |',
   setBackupRetention: '| + | + | + | + | + | + | + | + | x |',
   verifyBackup: '| x | x | + | + | x | + | x | x | x |',
   runBackup: '| x | x | + | + | x | + | x | x | x |',
@@ -73,7 +74,8 @@ test('a refusal names the action, the state, where it is allowed and what is all
       'now allowed: delete, stop, restart, upgrade, undoUpgrade, move, resize, fork (NOW), ' +
       'fork (LAST_SNAPSHOT, PITR), enablePooler, disablePooler, setHA, switchover, drill, ' +
       'attachToVPC, detachFromVPC, attachToAllowList, detachFromAllowList, updatePassword, ' +
-      'setEnvironment, rename, setExpiry, setBackupRetention, verifyBackup, runBackup, ' +
+      'setEnvironment, rename, setExpiry, setAutoSuspend, setBackupRetention, verifyBackup, ' +
+      'runBackup, ' +
       'createReplicaSet, changeReplicaSet, deleteReplicaSet, query, enableExtension, ' +
       'disableExtension',
   );

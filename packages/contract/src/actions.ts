@@ -29,6 +29,7 @@ export const ACTIONS = [
   'setEnvironment',
   'rename',
   'setExpiry',
+  'setAutoSuspend',
   'setBackupRetention',
   'verifyBackup',
   'runBackup',
@@ -57,6 +58,7 @@ export const REGIONAL_ACTIONS = [
   'query',
   'enableExtension',
   'disableExtension',
+  'setAutoSuspend',
 ] as const satisfies readonly Action[];
 export type RegionalAction = (typeof REGIONAL_ACTIONS)[number];
 
@@ -96,6 +98,7 @@ const row = (accepted: readonly Action[], underway: readonly Action[] = []): Row
     setEnvironment: verdict('setEnvironment'),
     rename: verdict('rename'),
     setExpiry: verdict('setExpiry'),
+    setAutoSuspend: verdict('setAutoSuspend'),
     setBackupRetention: verdict('setBackupRetention'),
     verifyBackup: verdict('verifyBackup'),
     runBackup: verdict('runBackup'),
@@ -142,6 +145,7 @@ export const ALLOWED: Record<LiveStatus, Row> = {
     ...NETWORK,
     'updatePassword',
     ...NOTED,
+    'setAutoSuspend',
     'verifyBackup',
     'runBackup',
     'createReplicaSet',
@@ -181,6 +185,7 @@ export const ALLOWED: Record<LiveStatus, Row> = {
     ...NETWORK,
     'updatePassword',
     ...NOTED,
+    'setAutoSuspend',
     'verifyBackup',
     'runBackup',
     'deleteReplicaSet',

@@ -34,6 +34,7 @@ test('the API requires the name where no client of Tiger makes the call', () => 
     'move',
     'switchover',
     'drill',
+    'setAutoSuspend',
     'enableExtension',
     'disableExtension',
   ]);

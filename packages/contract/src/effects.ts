@@ -36,6 +36,8 @@ export const EFFECTS: Record<Action, readonly Effect[]> = {
   rename: [],
   // A PROD service never expires.
   setExpiry: [],
+  // The server moves behind a relay of its endpoint, or from behind it.
+  setAutoSuspend: ['endsSessions'],
   setBackupRetention: ['losesProtection'],
   verifyBackup: [],
   runBackup: [],

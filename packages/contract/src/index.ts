@@ -23,6 +23,7 @@ export * from './schemas/exporters.ts';
 export * from './schemas/extensions.ts';
 export * from './schemas/installation.ts';
 export * from './schemas/simulation.ts';
+export * from './schemas/sleep.ts';
 export * from './simulated.ts';
 export * from './schemas/access.ts';
 export * from './schemas/kubernetes-regions.ts';

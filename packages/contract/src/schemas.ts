@@ -138,10 +138,12 @@ import {
   RenameBody,
   ResizeBody,
   SetEnvironmentBody,
+  SetAutoSuspendBody,
   SetExpiryBody,
   SetHABody,
   UpdatePasswordBody,
 } from './schemas/service-changes.ts';
+import { AwakeSchema } from './schemas/sleep.ts';
 import {
   AdvanceClockBody,
   SimulationSchema,
@@ -195,6 +197,8 @@ export const NAMED_SCHEMAS = [
   UpdatePasswordBody,
   SetEnvironmentBody,
   SetExpiryBody,
+  SetAutoSuspendBody,
+  AwakeSchema,
   RenameBody,
   SetHABody,
   DrillBody,

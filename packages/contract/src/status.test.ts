@@ -155,6 +155,8 @@ function move(facts: Facts, event: Event): Facts | null {
         return begin(event.action);
       case 'enablePooler':
       case 'disablePooler':
+      case 'delete':
+      case 'setAutoSuspend':
       case 'setHA':
       case 'switchover':
       case 'drill':
@@ -165,8 +167,6 @@ function move(facts: Facts, event: Event): Facts | null {
       case 'attachToAllowList':
       case 'detachFromAllowList':
         return begin(event.action);
-      case 'delete':
-        return begin('delete');
       case 'updatePassword':
       case 'setEnvironment':
       case 'rename':

@@ -60,6 +60,7 @@ export const OPERATION_KINDS = [
   'setPurpose',
   'rename',
   'setExpiry',
+  'setAutoSuspend',
   'setBackupRetention',
   'setHA',
   'switchover',
@@ -116,6 +117,7 @@ export const CANCEL: Record<OperationKind, 'always' | 'queued' | { no: string }>
   setPurpose: { no: 'it was done when it was answered: set it again' },
   rename: { no: 'it was done when it was answered: rename it again' },
   setExpiry: { no: 'it was done when it was answered: set it again' },
+  setAutoSuspend: { no: 'set it again once it is done' },
   setBackupRetention: { no: 'it was done when it was answered: set it again' },
   setHA: { no: 'set it again once it is done' },
   switchover: 'queued',
@@ -151,6 +153,7 @@ export type UnderWay = {
 };
 
 const STAYS_PAUSED: readonly OperationKind[] = [
+  'setAutoSuspend',
   'restart',
   'resize',
   'restore',
@@ -200,6 +203,7 @@ export function statusOf(
     case 'move':
     case 'enablePooler':
     case 'disablePooler':
+    case 'setAutoSuspend':
     case 'setHA':
     case 'switchover':
     case 'drill':

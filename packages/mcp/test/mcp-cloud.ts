@@ -156,6 +156,7 @@ export const CHANGES = [
   'set_ha',
   'set_pooler',
   'set_expiry',
+  'set_auto_suspend',
   'reset_password',
   'set_vpc',
   'create_allow_list',

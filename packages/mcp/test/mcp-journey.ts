@@ -160,6 +160,10 @@ export async function configure(call: Call): Promise<void> {
 
   const ends = await call('set_expiry', { service: 'shop', ttl_seconds: 3600 });
   expect(ends.data).toMatchObject({ expires_at: expect.stringContaining('T') });
+  for (const auto_suspend_seconds of [3600, null])
+    expect(
+      (await call('set_auto_suspend', { service: 'shop', auto_suspend_seconds })).data,
+    ).toMatchObject({ status: 'READY' });
   const stays = await call('set_expiry', { service: 'shop', ttl_seconds: null });
   expect(stays.data).toMatchObject({ expires_at: null });
 

@@ -14,3 +14,5 @@ export const CONSOLE_DIRECTORY = fileURLToPath(new URL('../../console/dist/', im
 export const READ_ONLY_MODULE_SOURCE = fileURLToPath(
   new URL('../postgresql/howdah_read_only.c', import.meta.url),
 );
+/** The entry of the activator's process, as the bundle has it. */
+export const ACTIVATOR_FILE = fileURLToPath(new URL('../dist/activator.js', import.meta.url));

@@ -11,6 +11,7 @@ import { createSampler } from './reconcile/sampler.ts';
 import { keepSpares } from './reconcile/spares.ts';
 import { createStorageGuard } from './reconcile/storage.ts';
 import { createTrials } from './reconcile/concurrent-operations.ts';
+import { createSuspensions } from './reconcile/suspensions.ts';
 import { createVerifier } from './reconcile/verifier.ts';
 import { createVpcs } from './reconcile/vpcs.ts';
 import { createWatch } from './reconcile/warnings.ts';
@@ -84,6 +85,7 @@ function createTasks({ config, store, log, rounds, sealer }: Control, region: Re
     sampler: createSampler(store, region, log, rounds, warnings.look),
     warnings,
     expiry: createExpiry(store, region, log, rounds),
+    suspensions: createSuspensions(tools),
     maintenance: createMaintenance(store, region, log, rounds, config.maintenanceWindow),
     storage: createStorageGuard(store, region, log, rounds, {
       warn: warnings.look,

@@ -209,6 +209,7 @@ test('a viewer reads and changes nothing', async () => {
       'setEnvironment',
       'rename',
       'setExpiry',
+      'setAutoSuspend',
       'backups/verify',
     ].map((action) => ['POST', ofTarget(`/${action}`)] as const),
   ] as const)
@@ -273,6 +274,7 @@ test('a key of another project finds nothing of this one, by any path', async ()
     'updatePassword',
     'setEnvironment',
     'setExpiry',
+    'setAutoSuspend',
   ])
     expectError(
       await send('POST', own(`/services/${service.service_id}/${action}`), another, '{}'),

@@ -244,9 +244,15 @@ test('a hostile password is accepted and logs in', async () => {
 test('whatever JSON is sent, the answer is one of the contract', async () => {
   const calls = [
     '/services',
-    ...['rename', 'setEnvironment', 'setExpiry', 'resize', 'updatePassword', 'metrics/series'].map(
-      (path) => `/services/nosuchidxx/${path}`,
-    ),
+    ...[
+      'rename',
+      'setEnvironment',
+      'setExpiry',
+      'setAutoSuspend',
+      'resize',
+      'updatePassword',
+      'metrics/series',
+    ].map((path) => `/services/nosuchidxx/${path}`),
   ];
   await fc.assert(
     fc.asyncProperty(fc.constantFrom(...calls), fc.jsonValue(), async (path, body) => {

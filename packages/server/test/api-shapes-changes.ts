@@ -134,6 +134,7 @@ async function expectDelete(id: string): Promise<void> {
     for (const [action, body] of [
       ['rename', { name: 'late' }],
       ['setExpiry', { ttl_seconds: 60 }],
+      ['setAutoSuspend', { auto_suspend_seconds: 60 }],
       ['setEnvironment', { environment: 'DEV' }],
       ['resize', { cpu_millis: 500 }],
       ['updatePassword', { password: 'long-enough' }],
@@ -163,6 +164,8 @@ const CALLS_ON_A_SERVICE = [
   ['POST', '/drill', { kind: 'switchover' }],
   ['POST', '/rename', { name: 'x' }],
   ['POST', '/setExpiry', { ttl_seconds: 60 }],
+  ['POST', '/setAutoSuspend', { auto_suspend_seconds: 60 }],
+  ['GET', '/awake', undefined],
   ['POST', '/setEnvironment', { environment: 'DEV' }],
   ['POST', '/updatePassword', { password: 'long-enough' }],
   ['GET', '/logs', undefined],

@@ -36,6 +36,39 @@ test('a service has an end, which is set by setExpiry', async () => {
   await remove(brief.id);
 });
 
+test('a service falls asleep after the time that setAutoSuspend sets', async () => {
+  const sleepy = await create({
+    name: 'sleepy',
+    service_type: 'POSTGRES',
+    auto_suspend_seconds: 600,
+  });
+  await reach(sleepy.id, 'READY', 'QUEUED', 'CONFIGURING');
+  expect(await call('GET', `/services/${sleepy.id}/awake`)).toMatchObject({
+    status: 200,
+    body: { auto_suspend_seconds: 600, suspended: false, held_by: [] },
+  });
+  const path = `/services/${sleepy.id}/setAutoSuspend`;
+  expect(await call('POST', path, { auto_suspend_seconds: 900 })).toMatchObject({ status: 202 });
+  for (const bad of [
+    {},
+    { auto_suspend_seconds: 4 },
+    { auto_suspend_seconds: '60' },
+    { after: 60 },
+  ])
+    expect(await call('POST', path, bad)).toMatchObject({
+      status: 400,
+      body: { code: 'INVALID_REQUEST' },
+    });
+  const refused = await call('POST', '/services', {
+    name: 'with a pooler',
+    service_type: 'POSTGRES',
+    auto_suspend_seconds: 60,
+    replica_count: 1,
+  });
+  expect([400, 422, 503]).toContain(refused.status);
+  await remove(sleepy.id);
+});
+
 test('list, rename, setEnvironment and updatePassword refuse wrong values', async () => {
   expect((await call('GET', '/services')).body['value']).toEqual([]);
   const one = await create({ name: 'one', service_type: 'POSTGRES' });

@@ -58,6 +58,8 @@ export const SINCE_0057 = [
   'alter table services drop column cpu_bound, drop column waits',
   'alter table services drop column expires_at, drop column purge_on_expiry, ' +
     'drop column expiry_warning_at',
+  'alter table services drop column auto_suspend_seconds, drop column suspended_at, ' +
+    'drop column last_active_at',
   'alter table api_keys drop column service_ttl_seconds, drop column max_service_ttl_seconds, ' +
     'drop column max_services',
   'alter table samples drop column cpu_wait_millis, drop column write_wait_millis',

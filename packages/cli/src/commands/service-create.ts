@@ -29,6 +29,7 @@ import { follow, followService } from '../follow.ts';
 import { momentIfGiven, MOMENTS } from '../moment.ts';
 import { note, say, show, showAs } from '../output.ts';
 import { serviceView } from '../views.ts';
+import { AUTO_SUSPEND, autoSuspendOf } from './service-sleep.ts';
 import { lifetimeOf, takeLifetime, type Lifetime } from './service-lifetime.ts';
 import { change, CHANGES, CREATES, environmentOf, sizeOf, type Size } from './service-shared.ts';
 
@@ -46,6 +47,7 @@ type CreateOptions = Repeatable &
     environment?: string;
     pooler?: true;
     vpc?: string;
+    autoSuspend?: string;
   };
 type ForkOptions = Repeatable &
   Lifetime &
@@ -55,6 +57,7 @@ type ForkOptions = Repeatable &
     at?: string;
     environment?: string;
     pgVersion?: string;
+    autoSuspend?: string;
   };
 
 /** `howdah service create`, `fork` and `restore` */
@@ -90,6 +93,7 @@ function addCreate(service: Command): void {
       .option('--replicas <number>', 'number of standbys, 0 to 2')
       .option('--sync <number>', 'number of synchronous standbys')
       .option('--environment <environment>', 'DEV or PROD; default: DEV')
+      .option('--auto-suspend <time>', AUTO_SUSPEND)
       .option('--pooler', 'with a connection pooler')
       .option('--vpc <vpc>', 'the VPC to create it in, by its id or name')
       .option('--region <region>', 'the region; howdah region list shows the regions'),
@@ -106,6 +110,7 @@ function addCreate(service: Command): void {
       ...given('environment_tag', environmentOf(options.environment)),
       ...given('enable_pooler', options.pooler),
       ...lifetimeOf(options),
+      ...autoSuspendOf(options.autoSuspend),
       ...given(
         'vpc_id',
         options.vpc === undefined ? undefined : (await findVpc(connection, options.vpc)).id,
@@ -149,6 +154,7 @@ function addFork(service: Command): void {
       .option('--storage-gb <number>', "gigabytes of disk; default: the parent's")
       .option('--cpu-bound', 'no more CPU than its size; default: as its parent')
       .option('--no-cpu-bound', 'idle processors beyond its size')
+      .option('--auto-suspend <time>', `${AUTO_SUSPEND}; default: as its parent`)
       .option('--environment <environment>', 'DEV or PROD; default: DEV')
       .option(
         '--pg-version <major>',
@@ -169,6 +175,7 @@ function addFork(service: Command): void {
       ...given('environment_tag', environmentOf(options.environment)),
       ...given('pg_version', options.pgVersion),
       ...lifetimeOf(options),
+      ...autoSuspendOf(options.autoSuspend),
     };
     const of = await findPath(connection, name);
     const make = () =>

@@ -32,6 +32,7 @@ import { addChanges } from './service-changes.ts';
 import { addCreates, addCreateFromKit } from './service-create.ts';
 import { addDiff } from './service-diff.ts';
 import { addLifetimes } from './service-lifetime.ts';
+import { addSleep } from './service-sleep.ts';
 import {
   changeFound,
   PROTECTED_CHANGES,
@@ -58,6 +59,7 @@ export function addService(program: Command): void {
   addMove(service);
   addChanges(service);
   addLifetimes(service);
+  addSleep(service);
   addDiff(service);
   addEnds(service);
 }

@@ -1022,6 +1022,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/projects/{project_id}/services/{service_id}/setAutoSuspend": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Set when a service falls asleep
+         * @description When nobody has used it for so long, its server stops; its endpoint stays open, and the next client waits a moment until it runs again. Its server is started again for the first setting and for null, and not for another time.
+         */
+        post: operations["setAutoSuspend"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/projects/{project_id}/services/{service_id}/rename": {
         parameters: {
             query?: never;
@@ -1121,6 +1141,26 @@ export interface paths {
          * @description It runs as a role that may read everything and write nothing, in a read-only transaction; for a read replica set on one of its nodes.
          */
         post: operations["queryService"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/projects/{project_id}/services/{service_id}/awake": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read what keeps a service awake
+         * @description A service that sleeps is not woken for that.
+         */
+        get: operations["getAwake"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -2396,6 +2436,15 @@ export interface components {
             expires_at?: string;
             /** @description true: it cannot be restored after it has expired */
             purge_on_expiry?: boolean;
+            /** @description it falls asleep when nobody has used it for so long; absent: it does not */
+            auto_suspend_seconds?: number;
+            /** @description true: its server is stopped until the next client comes; absent: it is not */
+            suspended?: boolean;
+            /**
+             * Format: date-time
+             * @description when it was last used before it fell asleep
+             */
+            last_active_at?: string;
             endpoint: components["schemas"]["Endpoint"];
             connection_pooler?: components["schemas"]["ConnectionPooler"];
             vpc_endpoint?: components["schemas"]["VpcEndpoint"];
@@ -2475,6 +2524,8 @@ export interface components {
             storage_gb?: number;
             /** @description true: its servers never use more CPU than their size; false: they may, where processors are idle; null: as its region has it; default: as its region has it */
             cpu_bound?: boolean | null;
+            /** @description its server stops when nobody has used it for so long, and the next client has it started again; null: never; default: never */
+            auto_suspend_seconds?: number | null;
             /**
              * @default DEV
              * @enum {string}
@@ -2535,6 +2586,8 @@ export interface components {
             storage_gb?: number;
             /** @description true: its servers never use more CPU than their size; false: they may, where processors are idle; null: as its region has it; default: as the parent */
             cpu_bound?: boolean | null;
+            /** @description its server stops when nobody has used it for so long, and the next client has it started again; null: never; default: as the parent, where it can */
+            auto_suspend_seconds?: number | null;
             /** @description the region of the parent, by any of its names */
             region_code?: string;
             /** @description the major version of PostgreSQL, 16 or newer; that of the parent, or a newer one that the data is copied into; not with PITR */
@@ -3290,6 +3343,39 @@ export interface components {
             /** @description whether it cannot be restored after it has expired; default: as it was */
             purge_on_expiry?: boolean;
         };
+        SetAutoSuspend: {
+            /** @description its server stops when nobody has used it for so long, and the next client has it started again; null: never; default: none */
+            auto_suspend_seconds: number | null;
+        };
+        Awake: {
+            /** @description null: it never falls asleep */
+            auto_suspend_seconds: number | null;
+            /** @description whether it sleeps now */
+            suspended: boolean;
+            /**
+             * Format: date-time
+             * @description when a client last sent something; absent: one is connected, or it is not known
+             */
+            last_active_at?: string;
+            /** @description what keeps it awake; empty: it sleeps, or waits for its time to be over */
+            held_by: {
+                /** @enum {string} */
+                kind: "session" | "prepared_transaction" | "replication_slot" | "autovacuum" | "worker";
+                /** @description of the application, transaction, slot or worker */
+                name: string;
+                /** @description the role */
+                user: string | null;
+                /** @description the database */
+                database: string | null;
+                /** @description of the client */
+                address: string | null;
+                since: string | null;
+                /** @description what a session does, as pg_stat_activity has it */
+                state: string | null;
+                /** @description whether its last statement was LISTEN */
+                listens: boolean;
+            }[];
+        };
         RenameService: {
             /** @description 1 to 128 characters */
             name: string;
@@ -3330,7 +3416,7 @@ export interface components {
         Operation: {
             id: string;
             /** @enum {string} */
-            kind: "create" | "adopt" | "fork" | "start" | "stop" | "restart" | "recover" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "move" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "setPurpose" | "rename" | "setExpiry" | "setBackupRetention" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
+            kind: "create" | "adopt" | "fork" | "start" | "stop" | "restart" | "recover" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "move" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "setPurpose" | "rename" | "setExpiry" | "setAutoSuspend" | "setBackupRetention" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
             service_id: string;
             /** @enum {string} */
             status: "queued" | "running" | "succeeded" | "failed";
@@ -3557,7 +3643,7 @@ export interface components {
             /** @description the actions on services that a region may lack */
             actions: {
                 /** @enum {string} */
-                action: "forkNow" | "forkPast" | "enablePooler" | "setHA" | "switchover" | "drill" | "attachToVPC" | "attachToAllowList" | "verifyBackup" | "runBackup" | "createReplicaSet" | "query" | "enableExtension" | "disableExtension";
+                action: "forkNow" | "forkPast" | "enablePooler" | "setHA" | "switchover" | "drill" | "attachToVPC" | "attachToAllowList" | "verifyBackup" | "runBackup" | "createReplicaSet" | "query" | "enableExtension" | "disableExtension" | "setAutoSuspend";
                 available: boolean;
                 /** @description why it is not possible here, and what adds it */
                 reason?: string;
@@ -4128,7 +4214,7 @@ export interface components {
             /** @description null: none, since nothing would change, or the call changes no service */
             operation: {
                 /** @enum {string} */
-                kind: "create" | "adopt" | "fork" | "start" | "stop" | "restart" | "recover" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "move" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "setPurpose" | "rename" | "setExpiry" | "setBackupRetention" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
+                kind: "create" | "adopt" | "fork" | "start" | "stop" | "restart" | "recover" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "move" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "setPurpose" | "rename" | "setExpiry" | "setAutoSuspend" | "setBackupRetention" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
                 /** @description null: it would be made */
                 service_id: string | null;
                 /** @description the steps, if nothing is in the way */
@@ -13947,6 +14033,169 @@ export interface operations {
             };
         };
     };
+    setAutoSuspend: {
+        parameters: {
+            query?: {
+                /** @description true: nothing is changed; the answer describes the change */
+                dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
+            };
+            header?: {
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                project_id: string;
+                service_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetAutoSuspend"];
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Service"];
+                };
+            };
+            /** @description INVALID_REQUEST, INVALID_STATE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description FORBIDDEN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description NOT_FOUND */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description METHOD_NOT_ALLOWED */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the request was not complete in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNSUPPORTED_MEDIA_TYPE */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE_HERE, LIMIT_EXCEEDED */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description RATE_LIMITED */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the headers are larger than 8 KiB */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     renameService: {
         parameters: {
             query?: {
@@ -14750,6 +14999,155 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["QueryResult"];
+                };
+            };
+            /** @description INVALID_REQUEST, INVALID_STATE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description FORBIDDEN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description NOT_FOUND */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description METHOD_NOT_ALLOWED */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the request was not complete in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNSUPPORTED_MEDIA_TYPE */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE_HERE, LIMIT_EXCEEDED */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description RATE_LIMITED */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the headers are larger than 8 KiB */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    getAwake: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+                service_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Awake"];
                 };
             };
             /** @description INVALID_REQUEST, INVALID_STATE */
@@ -20498,7 +20896,7 @@ export interface operations {
                 /** @description from the header Link */
                 cursor?: string;
                 service_id?: string;
-                kind?: "create" | "adopt" | "fork" | "start" | "stop" | "restart" | "recover" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "move" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "setPurpose" | "rename" | "setExpiry" | "setBackupRetention" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
+                kind?: "create" | "adopt" | "fork" | "start" | "stop" | "restart" | "recover" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "move" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "setPurpose" | "rename" | "setExpiry" | "setAutoSuspend" | "setBackupRetention" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
                 status?: "queued" | "running" | "succeeded" | "failed";
             };
             header?: never;

@@ -238,6 +238,7 @@ function Row({ service, depth, parentName }: Placed & { parentName: string | und
     forked_from: parent,
     warnings,
     expires_at: end,
+    suspended = false,
   } = service;
   const hasRegions = useHasRegions();
   const parts = partsOf(service).join(', ');
@@ -262,6 +263,7 @@ function Row({ service, depth, parentName }: Placed & { parentName: string | und
             <span className="mono">{id}</span>
             {hasRegions && ` · ${service.region_code}`}
             {parts !== '' && <span className={classes.inRow}> · {parts}</span>}
+            {suspended && <span> · asleep</span>}
             {end !== undefined && (
               <span>
                 {' · deleted '}

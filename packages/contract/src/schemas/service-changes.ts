@@ -15,6 +15,7 @@ import {
   cpuBound,
   storageGb,
   syncReplicaCount,
+  autoSuspendSeconds,
   ttlSeconds,
   uniqueName,
   vpcId,
@@ -53,6 +54,7 @@ export const CreateServiceBody = Named(
       ),
     ),
     cpu_bound: Type.Optional(cpuBound('as its region has it')),
+    auto_suspend_seconds: Type.Optional(autoSuspendSeconds('never')),
     environment_tag: Type.Optional(StringEnum(ENVIRONMENTS, { default: 'DEV' })),
     enable_pooler: Type.Optional(Type.Boolean({ description: 'with a connection pooler' })),
     ...lifetime('as the key has it, else it does not expire'),
@@ -92,6 +94,7 @@ export const ForkBody = Named(
       storageGb('gigabytes of disk, not less than its data takes; default: as the parent'),
     ),
     cpu_bound: Type.Optional(cpuBound('as the parent')),
+    auto_suspend_seconds: Type.Optional(autoSuspendSeconds('as the parent, where it can')),
     region_code: Type.Optional(regionCode('the region of the parent, by any of its names')),
     pg_version: Type.Optional(
       pgVersion('that of the parent, or a newer one that the data is copied into; not with PITR'),
@@ -145,6 +148,13 @@ export const SetExpiryBody = Named(
 );
 
 export type SetExpiryBody = Type.Static<typeof SetExpiryBody>;
+
+export const SetAutoSuspendBody = Named(
+  'SetAutoSuspend',
+  Type.Object({ auto_suspend_seconds: autoSuspendSeconds('none') }, closed),
+);
+
+export type SetAutoSuspendBody = Type.Static<typeof SetAutoSuspendBody>;
 
 export const AdoptBody = Named(
   'AdoptService',

@@ -132,6 +132,17 @@ export const ServiceSchema = Named(
     purge_on_expiry: Type.Optional(
       Type.Boolean({ description: 'true: it cannot be restored after it has expired' }),
     ),
+    auto_suspend_seconds: Type.Optional(
+      Type.Integer({
+        description: 'it falls asleep when nobody has used it for so long; absent: it does not',
+      }),
+    ),
+    suspended: Type.Optional(
+      Type.Boolean({
+        description: 'true: its server is stopped until the next client comes; absent: it is not',
+      }),
+    ),
+    last_active_at: Type.Optional(dateTime('when it was last used before it fell asleep')),
     endpoint: Ref(EndpointSchema),
     connection_pooler: Type.Optional(Ref(PoolerSchema)),
     vpc_endpoint: Type.Optional(Ref(VpcEndpointSchema)),

@@ -23,6 +23,7 @@ export function addConfigureTools(server: ToolServer, cloud: Cloud): void {
   addSetPooler(server, cloud);
   addResetPassword(server, cloud);
   addSetExpiry(server, cloud);
+  addSetAutoSuspend(server, cloud);
 }
 
 function addSetExpiry(server: ToolServer, cloud: Cloud): void {
@@ -57,6 +58,42 @@ function addSetExpiry(server: ToolServer, cloud: Cloud): void {
       const { service_id, name, expires_at: end = null } = bodyOf({ data });
       const summary = end === null ? `${name} stays.` : `${name} is deleted at ${end}.`;
       return { summary, data: { service_id, expires_at: end } };
+    },
+  );
+}
+
+function addSetAutoSuspend(server: ToolServer, cloud: Cloud): void {
+  addTool(
+    server,
+    'set_auto_suspend',
+    {
+      title: 'Set when a service falls asleep',
+      description:
+        'Has a service fall asleep when nobody has used it for so many seconds: its server ' +
+        'stops, and the next client has it started in a moment. Setting it first, or taking it ' +
+        'away, ends sessions. PROD needs confirm.',
+      kind: 'change',
+      input: Type.Object(
+        {
+          service,
+          auto_suspend_seconds: Type.Union([Type.Integer({ minimum: 5 }), Type.Null()], {
+            description: 'null: it never falls asleep',
+          }),
+          confirm: confirmOfProd,
+          ...wait,
+          ...changing,
+        },
+        closed,
+      ),
+    },
+    async (args, signal) => {
+      const found = await findService(cloud, args.service);
+      confirmedForProd('setAutoSuspend', found, args);
+      const target = found.status === 'PAUSED' ? 'PAUSED' : 'READY';
+      const body = { auto_suspend_seconds: args.auto_suspend_seconds };
+      return change(cloud, found, args, signal, target, (asked) =>
+        cloud.client.POST(`${SERVICE}/setAutoSuspend`, { ...asked, body }),
+      );
     },
   );
 }

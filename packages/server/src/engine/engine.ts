@@ -34,6 +34,7 @@ import type { KeepRules } from './keep-rules.ts';
 import type { Moves } from './moves.ts';
 import type { BackUp, OffMachineBackups } from './off-machine.ts';
 import type { Verified } from './restored-backup.ts';
+import type { Sleeping } from './sleep.ts';
 import type { RunStep } from './run-step.ts';
 import type { NoUpgrades, Upgrades } from './upgrades.ts';
 
@@ -80,6 +81,8 @@ export type Seen = {
   present: boolean;
   /** Whether it has been provisioned, as its data says: users may have written to it. */
   provisioned: boolean;
+  /** Whether its server is stopped until a client comes; absent: it is not. */
+  asleep?: boolean;
 };
 
 /** The kinds of services that a region can run; for the others, why not. */
@@ -475,6 +478,8 @@ export interface Engine {
   /** null: its VPCs are no networks of their own (the capability `vpc`). */
   readonly networks: Networks | null;
   readonly moves: Moves;
+  /** null: its services never fall asleep; the action `setAutoSuspend` says why. */
+  readonly sleep: Sleeping | null;
   /** null: its services are real. */
   readonly simulation: Simulation | null;
   /** Ends the control plane's own connections; services go on. */

@@ -55,6 +55,18 @@ export type ServiceSpec = {
   set: ReplicaSet | null;
   /** The service's part in a move to another region; absent: it is in none. */
   move?: SpecMove;
+  /** How it falls asleep; absent: it does not. */
+  sleep?: Sleep;
+};
+
+/** A service that sleeps has no server: the first client has it started, and waits for it. */
+export type Sleep = {
+  /** For how long nobody has used it before it falls asleep. */
+  readonly afterSeconds: number;
+  /** Whether it was seen asleep. */
+  readonly isAsleep: boolean;
+  /** Whether nothing was asked of it that needs its server. */
+  readonly mayStay: boolean;
 };
 
 /** The part of a service, or of its copy, in a move to another region. */

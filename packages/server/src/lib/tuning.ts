@@ -34,6 +34,7 @@ export const ROUNDS = {
   dueVerifications: { everyMs: 30 * SECOND_MS, why: 'each service is verified once a day' },
   upgradeTrials: { everyMs: SECOND_MS, why: 'an operation that a user asked for begins at once' },
   expiries: { everyMs: 5 * SECOND_MS, why: 'a service ends within seconds of its time' },
+  suspensions: { everyMs: 2 * SECOND_MS, why: 'a service sleeps within seconds of its time' },
   wantedOperations: { everyMs: SECOND_MS, why: 'a cancelled operation ends at once' },
 
   // One for the control plane.

@@ -149,8 +149,11 @@ function isOutdated(
   );
 }
 
-function seenIn({ verdict, service }: Recording): Pick<ServiceRow, 'reachable' | 'provisioned'> {
+type SeenColumns = Pick<ServiceRow, 'reachable' | 'provisioned' | 'suspended_at'>;
+
+function seenIn({ verdict, service }: Recording): SeenColumns {
   return {
+    suspended_at: verdict.seen.asleep === true ? (service.suspended_at ?? new Date()) : null,
     reachable: verdict.seen.reachable && service.power === 'running',
     // Lost data does not make it a new service.
     provisioned: service.provisioned || verdict.seen.provisioned,

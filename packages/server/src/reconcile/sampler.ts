@@ -11,8 +11,8 @@ import { insertSamples, type Sample } from '../store/samples.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
 import { notableWaits } from '../domain/service/waits.ts';
 import {
+  listAwakeServices,
   listParentsOfUnfinishedForks,
-  listReadyServices,
   readStorageGb,
 } from '../store/service-lists.ts';
 import { changeService, lockService } from '../store/services.ts';
@@ -69,7 +69,7 @@ export function createSampler(
 
 async function sampleAll(sampler: Sampler, closing: AbortSignal): Promise<void> {
   const { store, region, transactions } = sampler;
-  const ids = await listReadyServices(store.db, region.code, 'with sets');
+  const ids = await listAwakeServices(store.db, region.code, 'with sets');
   const found: Sample[] = [];
   // One after the other: figures must not compete with the work of the services.
   for (const id of ids) {
@@ -156,7 +156,7 @@ async function show(store: Store, samples: readonly Taken[]): Promise<void> {
 
 async function keepAllBackups(sampler: Sampler, closing: AbortSignal): Promise<void> {
   const inTurn = pLimit(KEPT_AT_A_TIME);
-  const ready = await listReadyServices(sampler.store.db, sampler.region.code);
+  const ready = await listAwakeServices(sampler.store.db, sampler.region.code);
   await inTurn.map(ready, async (id) => {
     if (!closing.aborted) await keepBackups(sampler, id);
   });

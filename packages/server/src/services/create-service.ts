@@ -26,6 +26,7 @@ import {
   type Accepted,
   refuseUsedName,
 } from './service-rules.ts';
+import { autoSuspendOrRefuse } from './auto-suspend.ts';
 import { keepWithinKey } from './lifetimes.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { defaultAddons } from '../domain/service/spec.ts';
@@ -47,6 +48,13 @@ export async function createService(
   const { regions } = context;
   const { region, alias } = regionOrRefuse(regions, body.region_code);
   const { addons, major, size, replicas } = await specOrRefuse(region, caller, body);
+  const auto_suspend_seconds = autoSuspendOrRefuse(region, body.auto_suspend_seconds ?? null, {
+    addons,
+    has_gateway: replicas.replica_count > 0,
+    pooler: body.enable_pooler === true,
+    vpc_id: body.vpc_id ?? null,
+    read_replica_sets: [],
+  });
   const cpu_bound = cpuBoundOrRefuse(region, caller, body.cpu_bound, null);
   const initialPassword = newPassword();
   const verifier = await scramVerifier(initialPassword);
@@ -60,6 +68,7 @@ export async function createService(
     storage_gb: body.storage_gb ?? defaultStorageGb(size),
     cpu_bound,
     ...lifetimeOfNew(caller, body, body.environment_tag ?? 'DEV'),
+    auto_suspend_seconds,
     first_verifier: verifier,
   };
   return makeChange(context.store, caller, async (tx) => {
@@ -72,9 +81,9 @@ export async function createService(
       ...weightOf(size, replicas.replica_count + 1),
     });
     const highlyAvailable = replicas.replica_count > 0;
-    // Spares are in no VPC and have no replicas.
+    // Spares are in no VPC, have no replicas and never sleep.
     const spare =
-      highlyAvailable || body.vpc_id !== undefined
+      highlyAvailable || body.vpc_id !== undefined || auto_suspend_seconds !== null
         ? null
         : await lockSpare(tx, { region: region.code, addons, major, size });
     const fresh =

@@ -27,6 +27,7 @@ import {
   refuseUsedName,
 } from './service-rules.ts';
 import { insertServiceAtEndpoint } from './create-service.ts';
+import { autoSuspendOfFork } from './auto-suspend.ts';
 import { keepWithinKey } from './lifetimes.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { keepNotCarried } from './not-carried.ts';
@@ -109,7 +110,10 @@ export async function forkService(
       cpu_bound: cpuBoundOrRefuse(region, caller, body.cpu_bound, parent.cpu_bound),
     };
     const network = await networkOfFork(tx, region, caller, fresh, parent);
-    const row = await changeService(tx, fresh, { ...change, ...network }, operation);
+    const made = { ...fresh, ...network };
+    const asleep = autoSuspendOfFork(region, body.auto_suspend_seconds, parent, made);
+    const sleep = { auto_suspend_seconds: asleep };
+    const row = await changeService(tx, fresh, { ...change, ...network, ...sleep }, operation);
     await makeDue(tx, row.id);
     return { doc: row.doc, operationId: operation.id, initialPassword };
   });

@@ -19,6 +19,7 @@ const ALL: Capabilities['actions'] = {
   query: yes,
   enableExtension: yes,
   disableExtension: yes,
+  setAutoSuspend: yes,
 };
 const why = 'HAProxy is not installed: apt-get install haproxy';
 

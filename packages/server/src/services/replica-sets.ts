@@ -19,6 +19,7 @@ import {
   type ResizeBody,
   type SetPurpose,
 } from '@howdah/contract';
+import { refuseWithSleep } from './auto-suspend.ts';
 import { notifyVpcs } from '../store/events.ts';
 import type { Tx } from '../store/tables.ts';
 import { makeDue } from '../store/leases.ts';
@@ -64,6 +65,7 @@ export async function createReplicaSet(
     refuseMoved(parent, region);
     if (ALLOWED[parent.status].createReplicaSet !== 'accept')
       throw new ApiError('INVALID_STATE', refusal('createReplicaSet', parent.status));
+    refuseWithSleep(parent, 'read replica set');
     refuseTooManyNodes(parent, body.nodes);
     await keepWithinLimits(tx, caller.projectId, {
       replica_sets: 1,

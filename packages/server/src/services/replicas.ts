@@ -1,5 +1,6 @@
 /** Replicas of a service: their number, switchover and drill. */
 import { ApiError, type DrillKind } from '@howdah/contract';
+import { refuseWithSleep } from './auto-suspend.ts';
 import { noteOfSlots, type Leaving } from '../domain/service/not-carried.ts';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { sizeOf } from '../domain/service/spec.ts';
@@ -53,6 +54,7 @@ export async function setReplicas(
       replicas.sync_replica_count === service.sync_replica_count
     )
       return null;
+    refuseWithSleep(service, 'replica');
     await keepWithinLimits(
       tx,
       caller.projectId,

@@ -1,6 +1,7 @@
 /** VPC and connection pooler of a service. */
 import { ApiError } from '@howdah/contract';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
+import { refuseWithSleep } from './auto-suspend.ts';
 import { amendAnswer, type Caller } from './change.ts';
 import { type Done, untilDone } from './completion.ts';
 import type { ControlContext } from './control-context.ts';
@@ -22,6 +23,7 @@ export async function attachToVpc(
         'CONFLICT',
         `the service is in the VPC ${service.vpc_id}; detach it first (detachFromVpc)`,
       );
+    refuseWithSleep(service, 'VPC');
     return joinVpc(tx, context.regions.of(service.region_code), caller.projectId, service, vpcId);
   };
   const { operationId } = await changeUnderRules(
@@ -94,7 +96,9 @@ export async function enableServicePooler(
 ): Promise<Done> {
   const decide = (service: ServiceRow, tx: Tx) => {
     const region = context.regions.of(service.region_code);
-    return service.pooler ? null : poolerColumns(region, service, tx);
+    if (service.pooler) return null;
+    refuseWithSleep(service, 'connection pooler');
+    return poolerColumns(region, service, tx);
   };
   return untilDone(
     context.store,

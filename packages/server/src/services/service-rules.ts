@@ -30,12 +30,20 @@ import type { Tx } from '../store/tables.ts';
 /** An accepted change, with the document of the service after it. */
 export type Accepted = Outcome & { doc: string };
 
+type Said = Readonly<{
+  /** A line of a dry run beside the steps. */
+  note?: string;
+  /** The parts that are left behind. */
+  leaving?: Leaving;
+  /** Whether the change is done when it is answered; what it means for servers comes soon. */
+  needsNoStep?: (before: ServiceRow) => boolean;
+}>;
+
 /**
  * Locks a service, checks that role and status allow the action and that its region is served, and
  * records the change and its operation.
  *
  * @param decide returns what changes; null: nothing
- * @param said `note`: what a dry run says beside the steps; `leaving`: what is left behind
  */
 export async function changeUnderRules(
   context: ControlContext,
@@ -44,7 +52,7 @@ export async function changeUnderRules(
   action: Action,
   decide: (service: ServiceRow, tx: Tx) => ServiceChange | null | Promise<ServiceChange | null>,
   kind: OperationKind,
-  { note, leaving }: { note?: string; leaving?: Leaving } = {},
+  { note, leaving, needsNoStep }: Said = {},
 ): Promise<Accepted> {
   return makeChange(context.store, caller, async (tx) => {
     const { service, operation } = await lockOwnService(tx, caller, id);
@@ -59,6 +67,12 @@ export async function changeUnderRules(
     refuseUnconfirmed(caller, action, service.name, protection);
     const changed = await decide(service, tx);
     if (changed === null) return { doc: service.doc, operationId: null };
+    if (needsNoStep?.(service) === true) {
+      const operationId = await recordOperation(tx, service, kind, caller);
+      const row = await changeService(tx, service, changed, operation);
+      await makeDue(tx, id);
+      return { doc: row.doc, operationId };
+    }
     await refuseWithoutAnswer(region);
     const next = await beginOperation(tx, service, kind, caller, operation);
     if (leaving !== undefined) await keepNotCarried(tx, next.id, leaving, service);

@@ -18,6 +18,8 @@ export type Expected = {
     pooler: boolean;
     poolerPort: number | null;
     power: 'running' | 'paused';
+    /** Whether its server is stopped until a client comes. */
+    asleep: boolean;
     spare: boolean;
     operationId: string | null;
     /** The servers behind its gateway. */
@@ -48,7 +50,10 @@ export function settledServices(before: Expected, after: Expected): Expected['se
     (service) =>
       !IS_TRANSITIONAL[service.status] &&
       before.services.some(
-        (earlier) => earlier.id === service.id && earlier.status === service.status,
+        (earlier) =>
+          earlier.id === service.id &&
+          earlier.status === service.status &&
+          earlier.asleep === service.asleep,
       ),
   );
 }
@@ -61,7 +66,8 @@ export async function readExpected(connection: ClientConfig): Promise<Expected> 
   try {
     const services = await client.query<Expected['services'][number]>(
       `select id, project_id as "projectId", region_code as region, status, port, pooler,
-         pooler_port as "poolerPort", power, project_id is null as spare,
+         pooler_port as "poolerPort", power, suspended_at is not null as asleep,
+         project_id is null as spare,
          operation_id as "operationId",
               ${SERVERS} as servers, ${PRIMARY} as primary, vpc_id as "vpcId",
               vpc_address as "vpcAddress", parent_id as "parentId",

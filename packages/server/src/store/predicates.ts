@@ -34,6 +34,9 @@ export const mustRun: Predicate = (where) =>
 export const isMeantToRun: Predicate = (where) =>
   where.and([where('power', '=', 'running'), where('deleting', '=', false)]);
 
+/** Not asleep: the server is not stopped until the next client comes. */
+export const isAwake: Predicate = (where) => where('suspended_at', 'is', null);
+
 /** Deleted, with data on this machine that can be restored or is being removed. */
 export const isDeleted: Predicate = (where) =>
   where.and([

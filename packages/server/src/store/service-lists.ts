@@ -2,6 +2,7 @@
 import { BESIDE_KINDS, type LiveStatus, type ServiceType, type Warning } from '@howdah/contract';
 import { sql } from 'kysely';
 import {
+  isAwake,
   isDeleted,
   isIn,
   isListed,
@@ -214,8 +215,28 @@ export async function listReachableServices(db: Db, region: string): Promise<str
   return rows.map(({ id }) => id);
 }
 
-/** Services of a region that accept connections. */
-export async function listReadyServices(
+/** A service that may fall asleep now. */
+export type MaySleep = Pick<ServiceRow, 'id'> & { afterMs: number };
+
+/** Services of a region that are awake, may fall asleep, and of which nothing is asked. */
+export async function listWhatMaySleep(db: Db, region: string): Promise<MaySleep[]> {
+  const rows = await db
+    .selectFrom('services')
+    .select(['id', 'auto_suspend_seconds'])
+    .where(isIn(region))
+    .where(isListed)
+    .where('auto_suspend_seconds', 'is not', null)
+    .where(isAwake)
+    .where('status', '=', 'READY')
+    .where('operation_id', 'is', null)
+    .execute();
+  return rows.flatMap(({ id, auto_suspend_seconds: seconds }) =>
+    seconds === null ? [] : [{ id, afterMs: seconds * 1000 }],
+  );
+}
+
+/** Services of a region whose servers accept connections. */
+export async function listAwakeServices(
   db: Db,
   region: string,
   sets: 'with sets' | 'without sets' = 'without sets',
@@ -226,6 +247,7 @@ export async function listReadyServices(
     .where(isIn(region))
     .where(isOwned)
     .where('deleted_at', 'is', null)
+    .where(isAwake)
     .where('status', '=', 'READY');
   if (sets === 'without sets') query = query.where(isNoReplicaSet);
   return (await query.execute()).map(({ id }) => id);

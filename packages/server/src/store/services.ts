@@ -90,7 +90,7 @@ export async function changeService(
   const changed = { ...before, ...change, operation_id: operation?.id ?? null };
   const status = serviceStatus(changed, operation);
   refuseUnknownTransition(before, status);
-  const isRunning = status === 'READY';
+  const isRunning = status === 'READY' && changed.suspended_at === null;
   const usage = isRunning ? {} : { memory_mb: null, milli_cpu: null, storage_mb: null };
   const waits = isRunning ? changed.waits : null;
   const row: ServiceRow = { ...changed, ...usage, waits, status, doc: '' };

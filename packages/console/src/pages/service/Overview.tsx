@@ -184,6 +184,8 @@ function factsOf(
   const {
     created,
     expires_at: end,
+    auto_suspend_seconds: suspend,
+    suspended = false,
     pg_version: version,
     endpoint,
     connection_pooler: pooler,
@@ -204,6 +206,9 @@ function factsOf(
     ['Storage', quota === undefined ? '–' : bytes(quota * 1e9)],
     ...(version === undefined ? [] : [['PostgreSQL', version] as const]),
     ['Created', <Ago key="created" iso={created} />],
+    ...(suspend === undefined
+      ? []
+      : [['Sleep', suspended ? 'asleep' : `after ${suspend} s without use`] as const]),
     ...(end === undefined ? [] : [['Deleted', <Until key="end" iso={end} />] as const]),
     [
       'Standbys',

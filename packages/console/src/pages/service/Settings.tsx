@@ -14,6 +14,7 @@ import { serviceCalls, setKnownPassword, type Service } from '../../api.ts';
 import { ConfirmName } from '../../components/ConfirmName.tsx';
 import { Form, NameInput } from '../../components/Form.tsx';
 import { ServiceLifetimeInput } from '../../components/Lifetime.tsx';
+import { SleepInput } from '../../components/Sleep.tsx';
 import { StorageInput, whyNoStorage } from '../../components/Storage.tsx';
 import { Card, ErrorNotice, ActionButton } from '../../components/ui.tsx';
 import { useCall } from '../../components/use-call.tsx';
@@ -24,6 +25,7 @@ import {
   useIsOnKubernetes,
   useThisService,
   useNewerVersions,
+  useWhyImpossible,
 } from '../../live.ts';
 import { useMe } from '../../session.ts';
 import { NO_ROOM, whyNot } from '../../status.ts';
@@ -39,6 +41,7 @@ export function Settings() {
         <Resize key={JSON.stringify(specOf(service))} service={service} />
         <Password service={service} />
         <Lifetime key={service.expires_at ?? ''} service={service} />
+        <Sleep key={`sleep ${service.auto_suspend_seconds ?? ''}`} service={service} />
       </div>
       <Upgrade service={service} />
       <Delete service={service} />
@@ -291,6 +294,35 @@ function Lifetime({ service }: { service: Service }) {
           Keep it
         </ActionButton>
       )}
+    </Setting>
+  );
+}
+
+function Sleep({ service }: { service: Service }) {
+  const me = useMe();
+  const missing = useWhyImpossible(service)('setAutoSuspend');
+  const { auto_suspend_seconds: before } = service;
+  const [seconds, setSeconds] = useState(before === undefined ? '' : String(before));
+  const set = useCall(useCalls(service).setAutoSuspend, {
+    onDone: notify('When it falls asleep is changed'),
+  });
+  return (
+    <Setting
+      title="Sleep"
+      about={
+        'While nobody uses it, its server can stop: it takes no memory then, and the next client ' +
+        'has it started in a moment. The first time, and for never, its sessions end.'
+      }
+    >
+      <Form
+        call={set}
+        why={whyNot('setAutoSuspend', service, me) ?? missing}
+        onSubmit={() => set.run({ auto_suspend_seconds: seconds === '' ? null : Number(seconds) })}
+        submit="Set"
+        button={QUIET}
+      >
+        <SleepInput seconds={seconds} onChange={setSeconds} />
+      </Form>
     </Setting>
   );
 }

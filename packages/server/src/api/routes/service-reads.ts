@@ -1,5 +1,6 @@
 /** Reads from a running service: logs, metrics and read-only statements. */
 import {
+  AwakeSchema,
   documented,
   LogsSchema,
   QueryBody,
@@ -26,6 +27,7 @@ import type { ApiContext, App } from '../context.ts';
 import { momentParameter, nodeParameter } from '../parameters.ts';
 import { clientOf, sendText } from '../reply.ts';
 import { ofService, ofProject } from './schemas.ts';
+import { readAwake } from '../../services/auto-suspend.ts';
 import {
   disableExtension,
   enableExtension,
@@ -65,6 +67,24 @@ export function readRoutes(api: App, context: ApiContext): void {
   logRoutes(api, context);
   metricRoutes(api, context);
   queryRoutes(api, context);
+  sleepRoutes(api, context);
+}
+
+function sleepRoutes(api: App, context: ApiContext): void {
+  api.get(
+    '/projects/:project_id/services/:service_id/awake',
+    {
+      schema: {
+        operationId: 'getAwake',
+        summary: 'Read what keeps a service awake',
+        description: 'A service that sleeps is not woken for that.',
+        tags: ['services'],
+        params: ofService,
+        response: { 200: Ref(AwakeSchema) },
+      },
+    },
+    async (request) => readAwake(context, request.service),
+  );
 }
 
 function logRoutes(api: App, context: ApiContext): void {

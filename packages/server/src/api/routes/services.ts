@@ -11,6 +11,7 @@ import {
   ServiceListSchema,
   ServiceSchema,
   SetEnvironmentBody,
+  SetAutoSuspendBody,
   SetExpiryBody,
   StringEnum,
   UpdatePasswordBody,
@@ -31,6 +32,7 @@ import {
   updatePassword,
 } from '../../services/change-service.ts';
 import { createService } from '../../services/create-service.ts';
+import { setAutoSuspend } from '../../services/auto-suspend.ts';
 import { setExpiry } from '../../services/lifetimes.ts';
 import { deleteService, purgeService } from '../../services/delete-service.ts';
 import { moveService } from '../../services/move-service.ts';
@@ -348,6 +350,29 @@ function settingRoutes(api: App, context: ApiContext): void {
     },
     async (request, reply) =>
       answer(reply, await setExpiry(context, callerOf(request), request.service.key, request.body)),
+  );
+
+  api.post(
+    '/projects/:project_id/services/:service_id/setAutoSuspend',
+    {
+      schema: {
+        operationId: 'setAutoSuspend',
+        summary: 'Set when a service falls asleep',
+        description:
+          'When nobody has used it for so long, its server stops; its endpoint stays open, and ' +
+          'the next client waits a moment until it runs again. Its server is started again for ' +
+          'the first setting and for null, and not for another time.',
+        tags: ['services'],
+        params: ofService,
+        body: Ref(SetAutoSuspendBody),
+        response: { 202: Ref(ServiceSchema) },
+      },
+    },
+    async (request, reply) =>
+      answer(
+        reply,
+        await setAutoSuspend(context, callerOf(request), request.service.key, request.body),
+      ),
   );
 
   api.post(

@@ -29,6 +29,11 @@ export function serviceDocument(row: ServiceRow): Service {
     ...(row.expires_at === null
       ? {}
       : { expires_at: row.expires_at.toISOString(), purge_on_expiry: row.purge_on_expiry }),
+    ...(row.auto_suspend_seconds === null
+      ? {}
+      : { auto_suspend_seconds: row.auto_suspend_seconds }),
+    ...(row.suspended_at === null ? {} : { suspended: true }),
+    ...(row.last_active_at === null ? {} : { last_active_at: row.last_active_at.toISOString() }),
     endpoint: { host: row.host, port: row.port },
     ...(pooler === null ? {} : { connection_pooler: { endpoint: pooler } }),
     ...(vpcEndpoint === null ? {} : { vpc_endpoint: vpcEndpoint, vpcEndpoint }),

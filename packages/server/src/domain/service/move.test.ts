@@ -3,6 +3,7 @@ import type { MovedData, MoveTarget } from '../../engine/moves.ts';
 import { whyNotMoved, type Moving } from './move.ts';
 
 const SERVICE: Moving = {
+  auto_suspend_seconds: null,
   has_gateway: false,
   host: 'db.example.com',
   pooler: false,

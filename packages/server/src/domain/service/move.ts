@@ -7,7 +7,14 @@ import type { ServiceRow } from './row.ts';
 /** The facts of a service that a move depends on. */
 export type Moving = Pick<
   ServiceRow,
-  'has_gateway' | 'host' | 'pooler' | 'preload' | 'read_replica_sets' | 'storage_gb' | 'vpc_id'
+  | 'auto_suspend_seconds'
+  | 'has_gateway'
+  | 'host'
+  | 'pooler'
+  | 'preload'
+  | 'read_replica_sets'
+  | 'storage_gb'
+  | 'vpc_id'
 >;
 
 /** The part of a volume that WAL and temporary files need beside the data. */
@@ -51,12 +58,17 @@ function reasonsOfService({
   read_replica_sets: sets,
   has_gateway: hasGateway,
   vpc_id: vpc,
+  auto_suspend_seconds: suspend,
 }: Moving): string[] {
   return [
     ...when(sets.length > 0, 'it has read replica sets, which would stay; delete them first'),
     ...when(
       hasGateway,
       'it has replicas, or had some, which do not move; fork it, and move the fork',
+    ),
+    ...when(
+      suspend !== null,
+      'it may fall asleep; set auto_suspend_seconds to null first (setAutoSuspend)',
     ),
     ...when(pooler, 'it has a connection pooler; disable it first'),
     ...when(vpc !== null, 'it is in a VPC, which is a network of its region; detach it first'),

@@ -100,6 +100,12 @@ export type ServiceRow = {
   purge_on_expiry: boolean;
   /** When the event service.expiring is due; null: it is not. */
   expiry_warning_at: Date | null;
+  /** The time without use after which it falls asleep; null: never. */
+  auto_suspend_seconds: number | null;
+  /** Since when it sleeps; null: it is awake. */
+  suspended_at: Date | null;
+  /** When it was last used before it fell asleep; null: it never has. */
+  last_active_at: Date | null;
   host: string;
   port: number;
   resource_id: string;
@@ -191,6 +197,9 @@ export type ServiceChange = Partial<
     | 'expires_at'
     | 'purge_on_expiry'
     | 'expiry_warning_at'
+    | 'auto_suspend_seconds'
+    | 'suspended_at'
+    | 'last_active_at'
     | 'preload'
     | 'creates_extension'
     | 'drops_extension'

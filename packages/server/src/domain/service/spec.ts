@@ -46,7 +46,18 @@ export function serviceSpec(row: ServiceRow): ServiceSpec {
         ? null
         : { parent: row.parent_id, nodes: row.nodes, purpose: row.purpose },
     ...sourceOf(row.move),
+    ...sleepOf(row),
   };
+}
+
+function sleepOf({
+  auto_suspend_seconds: afterSeconds,
+  suspended_at,
+  operation_id,
+}: ServiceRow): Pick<ServiceSpec, 'sleep'> {
+  if (afterSeconds === null) return {};
+  const isAsleep = suspended_at !== null;
+  return { sleep: { afterSeconds, isAsleep, mayStay: operation_id === null } };
 }
 
 /** Until an abort has ended too: its roles may still be able to log in. */

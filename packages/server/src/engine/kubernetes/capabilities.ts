@@ -106,6 +106,7 @@ export function capabilitiesOf(
       query: POSSIBLE,
       enableExtension: { possible: false, why: NO_EXTENSIONS },
       disableExtension: { possible: false, why: NO_EXTENSIONS },
+      setAutoSuspend: { possible: false, why: NO_SLEEP },
     },
     vpc: { isNetwork: false, note: VPC },
     storage: { note: 'each server has a volume of this size, which can grow and never shrinks' },
@@ -129,6 +130,9 @@ const NO_BACKUP_NOW =
   'the region has no object store (howdah region object-store), and its cluster no snapshots of ' +
   'volumes (howdah region doctor says why), so there is nowhere to back a service up to';
 /** No superuser of ours is in these services, and a script of an extension needs one. */
+const NO_SLEEP =
+  'nothing in the cluster holds the endpoint of a service whose pods are gone; stop the service, ' +
+  'or use a region on this machine';
 const NO_EXTENSIONS =
   'no region on Kubernetes creates extensions afterwards; create one that PostgreSQL trusts by ' +
   'CREATE EXTENSION as tsdbadmin, or create a service of the type that has it';

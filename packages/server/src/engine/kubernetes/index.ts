@@ -133,6 +133,7 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     storageGuard: null,
     networks: null,
     moves: createMoves(region),
+    sleep: null,
     simulation: null,
     close: async () => {
       const kept = [answers, certificates, pullSecrets, snapshotClass, nodes];

@@ -145,5 +145,6 @@ function actionsOf(
     query: POSSIBLE,
     enableExtension: POSSIBLE,
     disableExtension: POSSIBLE,
+    setAutoSuspend: POSSIBLE,
   };
 }

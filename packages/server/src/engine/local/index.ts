@@ -43,6 +43,7 @@ import { findServer, portIsFree } from './postgres/server.ts';
 import type { Template } from './postgres/templates.ts';
 import { extensionsOf } from '../../domain/postgres/extension-rules.ts';
 import { removeService } from './remove.ts';
+import { createSleeping } from './relays/sleep.ts';
 import { createSql } from './sql.ts';
 import { convergeCluster } from './topology/cluster/converge.ts';
 import { watchFollowers } from './topology/cluster/round.ts';
@@ -96,7 +97,7 @@ function createFacets(local: Local, options: LocalEngineOptions): Engine {
         return marker === null ? null : majorOf(marker);
       },
       prepare: () => prepare(local, () => isClosing),
-      runs: (id) => runs(machine, id),
+      runs: (id) => runs(local, id),
       plan: createPlan(machine.layout, machine.networks.method === 'bridge'),
       whyNoChanges: async () => null,
       converge: (spec, begin) => converge(topology, spec, begin),
@@ -123,6 +124,7 @@ function createFacets(local: Local, options: LocalEngineOptions): Engine {
     storage: createStorage(local),
     storageGuard: createStorageGuard(local),
     moves: createMoves(local),
+    sleep: createSleeping(local),
     simulation: null,
     close: async () => {
       isClosing = true;
@@ -131,6 +133,7 @@ function createFacets(local: Local, options: LocalEngineOptions): Engine {
       topology.gateways.close();
       topology.monitor.close();
       local.reader.close();
+      topology.executor.relays.end();
       topology.poolers.watch.close();
       topology.poolers.databases.close();
     },
@@ -194,9 +197,11 @@ function convergePlaced(topology: Topology, spec: PlacedSpec, begin: BeginStep):
 }
 
 /** Whether the process that clients reach is there: of a set its gateway. */
-async function runs(machine: Machine, id: string): Promise<boolean> {
+async function runs({ machine, topology }: Local, id: string): Promise<boolean> {
   const primary = primaryPaths(machine, id);
   if ((await findServer(primary)) !== null) return true;
+  const relay = await topology.executor.relays.see(id);
+  if (relay?.state === 'asleep' || relay?.state === 'waking') return true;
   return !existsSync(primary.data) && (await findDaemon(machine.layout.gateway(id))) !== null;
 }
 

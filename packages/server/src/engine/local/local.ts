@@ -12,6 +12,7 @@ import type { Egress } from './host/egress.ts';
 import { partsOfKey, type InstancePaths } from './host/layout.ts';
 import { groupIds } from './host/limits.ts';
 import type { Machine } from './host/machine-record.ts';
+import { createRelays } from './relays/relays.ts';
 import { createOutOfMemory, readMemoryCounters } from './host/out-of-memory.ts';
 import { createQuotas, type Quotas } from './host/quota.ts';
 import { createStorageMeter } from './host/space.ts';
@@ -86,6 +87,7 @@ export function createLocal(options: LocalEngineOptions): Local {
   const poolers = createPoolers(machine, monitor, rounds, changed);
   const issuer = createIssuer(authority, options.certificateHosts);
   const precloned = createPrecloned(machine);
+  const relays = createRelays(machine.layout, changed);
   const executor = createExecutor({
     machine,
     templates,
@@ -95,6 +97,7 @@ export function createLocal(options: LocalEngineOptions): Local {
     poolers,
     rounds,
     repositories: options.repositories,
+    relays,
   });
   const topology: Topology = {
     machine,

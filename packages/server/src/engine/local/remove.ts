@@ -56,6 +56,7 @@ export async function removeService(
     return { ...AGAIN, did: 'remove copy' };
   }
   await forgetService(local, id);
+  await topology.executor.relays.close(id);
   await stopPooler(topology.poolers, paths);
   if (await endCluster(topology, id)) return AGAIN;
   if (server !== null) {

@@ -20,10 +20,12 @@ import { firstNode, instanceNumbers, primaryPaths } from './topology/instances.t
 
 export function createSql(local: Local): Sql {
   const { machine, reader } = local;
+  const wake = (id: string): Promise<void> => wakeFor(local, id);
   const { layout } = machine;
   return {
     setPassword: async (id, verifier, change) => {
       if (change.isPaused) return setWhilePaused(local, id, verifier);
+      await wake(id);
       try {
         const position = await setPassword(
           adminSessions(primaryPaths(machine, id)),
@@ -37,6 +39,7 @@ export function createSql(local: Local): Sql {
       }
     },
     whyNoPooler: async (id) => {
+      await wake(id);
       const paths = primaryPaths(machine, id);
       return whyNoPoolerRole(paths, await portOf(paths)).catch((error: unknown) => {
         throw unavailable(error);
@@ -44,6 +47,7 @@ export function createSql(local: Local): Sql {
     },
     query: async (id, parent, statement) => {
       const primary = parent ?? id;
+      await wake(primary);
       const home = placeOf(
         memberKey(primary, layout.primaryOf(primary)),
         primaryPaths(machine, primary),
@@ -53,6 +57,22 @@ export function createSql(local: Local): Sql {
       return reader.read(place, home, statement);
     },
   };
+}
+
+/** How long the reconciler may take to connect to a server that was woken. */
+const CONNECT_WITHIN_MS = 20_000;
+const CONNECT_POLL_MS = 5;
+
+/** A sleeping server is started for what a user asks. @throws EngineUnavailable */
+async function wakeFor({ topology }: Local, id: string): Promise<void> {
+  const { monitor, executor } = topology;
+  const relay = await executor.relays.see(id);
+  if (relay === null) return;
+  await executor.relays.wake(id).catch((error: unknown) => {
+    throw unavailable(error);
+  });
+  const endMs = Date.now() + CONNECT_WITHIN_MS;
+  while (!monitor.isConnected(memberKey(id, 0)) && Date.now() < endMs) await sleep(CONNECT_POLL_MS);
 }
 
 const placeOf = (key: string, paths: InstancePaths) => ({

@@ -127,6 +127,7 @@ export function createModelEngine(options: ModelEngineOptions): ModelEngine {
     storageGuard: null,
     networks: createNetworks(model, open),
     moves: UNMOVABLE,
+    sleep: null,
     simulation: createControl(model, open),
     close: async () => clock.close(),
   };
@@ -219,6 +220,7 @@ const CAPABILITIES: Capabilities = {
     createReplicaSet: POSSIBLE,
     query: { possible: false, why: NO_POSTGRESQL },
     enableExtension: POSSIBLE,
+    setAutoSuspend: { possible: false, why: 'simulated services have no server to stop' },
     disableExtension: POSSIBLE,
   },
   vpc: { isNetwork: true, note: SIMULATED },

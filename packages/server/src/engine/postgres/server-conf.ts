@@ -53,6 +53,8 @@ export type ServerInput = {
   offMachine?: boolean;
   /** Whether a copy in another region follows it. */
   copied?: boolean;
+  /** After how long an idle session ends, so that the service can fall asleep; null: it stays. */
+  idleSessionSeconds?: number | null;
 };
 
 /** Users of the operating system that may be roles of ours. */
@@ -104,6 +106,7 @@ function postgresqlConf({
   purpose = null,
   offMachine = false,
   copied = false,
+  idleSessionSeconds = null,
 }: ServerInput): string {
   const settings: Record<string, string> = {
     ...serverSettings({
@@ -123,6 +126,7 @@ function postgresqlConf({
     ...(purpose === null ? {} : settingsOfPurpose(purpose)),
     // Between the end of a base backup and the first connection of the copy, no slot keeps WAL.
     ...(copied ? { wal_keep_size: '512MB' } : {}),
+    ...(idleSessionSeconds === null ? {} : { idle_session_timeout: `${idleSessionSeconds}s` }),
     ...(listen === null
       ? {}
       : {

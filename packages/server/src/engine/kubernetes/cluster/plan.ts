@@ -77,6 +77,7 @@ export function planOf(
     case 'setPurpose':
     case 'rename':
     case 'setExpiry':
+    case 'setAutoSuspend':
     case 'setBackupRetention':
     case 'adopt':
     case 'failover':

@@ -162,7 +162,7 @@ function processesAmiss({ after, found, settled, settledIds, running, paused }: 
   );
   return [
     ...running
-      .filter(({ id }) => !ids.has(id))
+      .filter(({ id, asleep }) => !asleep && !ids.has(id))
       .map(({ id }) => `service ${id} is READY and has no process`),
     ...paused
       .filter(({ id }) => ids.has(id))

@@ -36,6 +36,7 @@ import {
 } from '../../../lib/working-directories.ts';
 import { chmod, chown, mkdir, open, rename, rm, truncate, writeFile } from './root-files.ts';
 import { lastLines, run } from '../../../lib/run.ts';
+import { ACTIVATOR_FILE } from '../../../paths.ts';
 import { encloseDaemon, type Encloser } from './sandbox.ts';
 import { openPipe, readTextIfSafe, removeEntry } from '../../../lib/untrusted-files.ts';
 
@@ -115,10 +116,13 @@ export async function runningDaemons(): Promise<{ root: string; process: Process
   return found.filter((daemon) => daemon !== null);
 }
 
-/** Whether a process runs one of the programs. */
+const isActivator = (script: string | undefined): boolean =>
+  script !== undefined && basename(script) === basename(ACTIVATOR_FILE);
+
+/** Whether a process runs one of the programs, or is an activator. */
 async function runsProgram(pid: number): Promise<boolean> {
-  const [program] = await argumentsOf(pid);
-  return program !== undefined && basename(program) in PROGRAMS;
+  const [program, script] = await argumentsOf(pid);
+  return program !== undefined && (basename(program) in PROGRAMS || isActivator(script));
 }
 
 /** A program and its arguments. */

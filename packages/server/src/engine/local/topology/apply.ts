@@ -105,6 +105,13 @@ export async function applyStep(
     case 'reloadPooler':
     case 'stopPooler':
       return applyToPooler(executor, spec, step, found);
+    case 'openRelay':
+      if (found.relay === null) throw new Error('its relay is not planned');
+      await executor.relays.open(found.relay, step.state, found.relayView?.state ?? null);
+      return step.state === 'awake' ? 'clients are connected' : `clients wait: ${step.state}`;
+    case 'closeRelay':
+      await executor.relays.close(spec.id);
+      return 'it is not needed any more';
     case 'start': {
       const start = () => startServer(executor, spec, found);
       const isNewFork = beginsWithData(spec) && found.marker?.provisioned !== true;

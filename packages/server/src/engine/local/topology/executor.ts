@@ -8,6 +8,8 @@ import { flushOf } from '../host/flush.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { enforceLimits } from '../host/limits.ts';
 import type { Machine } from '../host/machine-record.ts';
+import type { Relays } from '../relays/relays.ts';
+import type { RelayPlan, RelayView } from '../relays/messages.ts';
 import type { Owner } from '../host/users.ts';
 import type { Marker } from '../host/marker.ts';
 import { NotYet } from '../../not-yet.ts';
@@ -58,6 +60,10 @@ export type Found = {
   filesOnceProvisioned: ConfigFiles | null;
   /** The service's pooler, if it connects to this server. */
   pooler: PoolerPlan | null;
+  /** The desired relay; null: clients reach the server without one. */
+  relay: RelayPlan | null;
+  /** The relay that is open. */
+  relayView: RelayView | null;
 };
 
 /** The parts of the engine that an executor uses. */
@@ -70,6 +76,7 @@ export type Tools = {
   readonly poolers: Poolers;
   readonly rounds: Rounds;
   readonly repositories: RepositorySource;
+  readonly relays: Relays;
 };
 
 /** The tools, and the state that is kept between steps. */

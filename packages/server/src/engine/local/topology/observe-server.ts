@@ -1,4 +1,5 @@
 /** Observes one server: a single one, an instance of a cluster, or a node of a read replica set. */
+import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { memberKey } from '../host/layout.ts';
@@ -21,7 +22,7 @@ import {
   type Installation,
 } from '../postgres/installations.ts';
 import { SLOW_HEARTBEAT } from '../../postgres/sessions/monitor.ts';
-import { findServer, type Started } from '../postgres/server.ts';
+import { findServer, planLaunch, type Started } from '../postgres/server.ts';
 import { sizeLabel } from '../../postgres/size-label.ts';
 import { phaseOf } from '../../postgres/postmaster-file.ts';
 import { extensionsOf, loadedExtensions } from '../../../domain/postgres/extension-rules.ts';
@@ -39,6 +40,9 @@ export type ObservedServer = { readonly found: Found; readonly seen: Observation
 
 /** Whether a service has one server, which its clients reach without a gateway. */
 const isSingle = ({ ha, set }: PlacedSpec): boolean => ha === null && set === null;
+
+/** Whether its clients reach it by nothing else. */
+const isDirect = (spec: PlacedSpec): boolean => isSingle(spec) && spec.serverPort === undefined;
 
 /** Observes server `n` of a service. */
 export async function observeServer(
@@ -76,6 +80,7 @@ export async function observeServer(
     installation,
     ...files,
     pooler,
+    ...(isSingle(spec) ? await findRelay(topology, spec, { ...place, installation }) : NO_RELAY),
   };
   const seen = await observe(topology, spec, found, { directory, isBehindPooler, notStartable });
   return { found, seen };
@@ -84,7 +89,12 @@ export async function observeServer(
 type Place = Pick<Found, 'paths' | 'listen' | 'listener' | 'marker'>;
 
 /** Where a server listens: a single one on the service's port, several behind the gateway. */
-function listenOf({ ha, set, endpoint }: PlacedSpec, n: number, address: string): Found['listen'] {
+function listenOf(
+  { ha, set, endpoint, serverPort }: PlacedSpec,
+  n: number,
+  address: string,
+): Found['listen'] {
+  if (serverPort !== undefined) return { address: LOOPBACK, port: serverPort };
   const servers = ha?.servers ?? set?.nodes ?? null;
   return servers === null
     ? { address, port: endpoint.port }
@@ -149,7 +159,9 @@ function desiredFiles(
         size: spec.size,
         storageGb: spec.storageGb,
         listen,
-        allowedNetworks: isSingle(spec) ? listener.allowedNetworks : null,
+        allowedNetworks: isDirect(spec) ? listener.allowedNetworks : null,
+        idleSessionSeconds:
+          spec.serverPort === undefined ? null : (spec.sleep?.afterSeconds ?? null),
         replicated: !isSingle(spec),
         copied: spec.move?.as === 'source',
         purpose: spec.set?.purpose ?? null,
@@ -216,7 +228,7 @@ async function observe(
     isBehindPooler ? observePooler(poolers, machine.layout.service(spec.id), plan, listener) : null,
     server === null || runsInNetworkOf(server.postmaster.pid, listener),
     // Behind a gateway it is the gateway that lets them in.
-    isSingle(spec) ? countDisallowedSessions(monitor, key, listener.allowedNetworks) : 0,
+    isDirect(spec) ? countDisallowedSessions(monitor, key, listener.allowedNetworks) : 0,
   ]);
   return {
     directory,
@@ -225,7 +237,15 @@ async function observe(
     upgrade: isOurs ? upgradeSeen(spec, marker) : 'done',
     notStartable,
     templateReady,
-    server: server === null ? null : { phase, start: startOf(server, spec), placed },
+    server:
+      server === null
+        ? null
+        : {
+            phase,
+            start: startOf(server, spec),
+            placed,
+            ...(isSingle(spec) && !isAtPort(found, spec) ? { elsewhere: true as const } : {}),
+          },
     silentMs: monitor.silentMs(key),
     owned: !isOurs || (await isOwned(machine, spec, marker)),
     connected: monitor.isConnected(key),
@@ -236,8 +256,53 @@ async function observe(
     extension,
     pooler,
     disallowedSessions: disallowed,
+    relay: relaySeen(found),
   };
 }
+
+/** Whether a server listens on the desired port, or it is not known yet. */
+function isAtPort(
+  { server, listen, relayView }: Pick<Found, 'server' | 'listen' | 'relayView'>,
+  { serverPort }: PlacedSpec,
+): boolean {
+  // A service that has no relay and wants none has one port all its life.
+  if (serverPort === undefined && relayView === null) return true;
+  return server?.port == null || server.port === listen.port;
+}
+
+const NO_RELAY: Pick<Found, 'relay' | 'relayView'> = { relay: null, relayView: null };
+
+async function findRelay(
+  { machine, executor: { relays } }: Topology,
+  spec: PlacedSpec,
+  found: Pick<Found, 'paths' | 'listener' | 'installation'>,
+): Promise<Pick<Found, 'relay' | 'relayView'>> {
+  const relayView = await relays.see(spec.id);
+  const { paths, listener, installation } = found;
+  if (spec.serverPort === undefined || installation === null) return { relay: null, relayView };
+  const launch = await planLaunch(
+    machine,
+    ownerOf(machine, paths),
+    paths,
+    installation.bin,
+    spec,
+    listener,
+  );
+  const plan = {
+    id: spec.id,
+    listen: { address: listener.address, port: spec.endpoint.port },
+    allowedNetworks: listener.allowedNetworks,
+    serverPort: spec.serverPort,
+    launch,
+  };
+  const version = createHash('sha256').update(JSON.stringify(plan)).digest('hex');
+  return { relay: { ...plan, version }, relayView };
+}
+
+const relaySeen = ({ relay, relayView }: Found): Observation['relay'] =>
+  relayView === null
+    ? null
+    : { state: relayView.state, current: relayView.version === relay?.version };
 
 /** A reload brings both the files and the bound of the CPU to a running server of any role. */
 async function areSettingsCurrent(

@@ -28,10 +28,24 @@ export async function placeServers(topology: Topology, spec: ServiceSpec): Promi
     );
     return { spec: { ...spec, ha: null, set: { ...set, nodes: servers } }, lack };
   }
-  if (ha === null) return { spec: { ...spec, ha, set }, lack: null };
+  if (ha === null) return spec.sleep === undefined ? alone(spec) : behindRelay(topology, spec);
   const record = await recordOf(topology, spec);
   const { servers, lack } = await portsFor(topology, spec, record, wantedServers(ha, record));
   return { spec: { ...spec, ha: clusterOf(ha, record, servers), set }, lack };
+}
+
+const alone = (spec: ServiceSpec): Placement => ({
+  spec: { ...spec, ha: null, set: null },
+  lack: null,
+});
+
+/** Without a port for its server, a service stays on the port of its endpoint, and awake. */
+async function behindRelay(topology: Topology, spec: ServiceSpec): Promise<Placement> {
+  const { servers, lack } = await portsFor(topology, spec, await recordOf(topology, spec), [0]);
+  const placed = alone(spec);
+  const [server] = servers;
+  if (server === undefined) return { ...placed, lack };
+  return { spec: { ...placed.spec, serverPort: server.port }, lack };
 }
 
 async function recordOf({ records }: Topology, { id }: ServiceSpec): Promise<ClusterRecord> {

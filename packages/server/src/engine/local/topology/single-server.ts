@@ -6,7 +6,13 @@ import { instancePaths } from '../host/layout.ts';
 import { pruneLogs } from '../../postgres/logs.ts';
 import { applyStep } from './apply.ts';
 import type { Topology } from './context.ts';
-import { decide, STEP_NAME, type Step, isEnding } from '../../postgres/decisions/decide.ts';
+import {
+  decide,
+  STEP_NAME,
+  type Observation,
+  type Step,
+  isEnding,
+} from '../../postgres/decisions/decide.ts';
 import { finishRound } from './driver.ts';
 import type { Found } from './executor.ts';
 import { observeServer, type ObservedServer } from './observe-server.ts';
@@ -28,7 +34,11 @@ export async function convergeSingle(
   const observed = await observeServer(topology, spec);
   const { found, seen } = observed;
   // Not having connected yet, after a start of the control plane, is no fault of the service's.
-  const reachable = seen.server?.phase === 'ready' && seen.silentMs === null;
+  const asleep = isAsleep(spec, seen);
+  const reachable =
+    asleep ||
+    seen.relay?.state === 'waking' ||
+    (seen.server?.phase === 'ready' && seen.silentMs === null);
   const step = decide(spec, seen);
   return finishRound(
     {
@@ -36,14 +46,21 @@ export async function convergeSingle(
         reachable,
         present: seen.directory === 'ours',
         provisioned: seen.provisioned,
+        asleep,
       },
       decided: isEnding(step) ? { ending: step } : { name: STEP_NAME[step.kind] },
       tidy: () => tidy(topology, observed),
       apply: (show) => apply(topology, spec, step, found, show),
-      isReachableAfter: (worked) => worked && monitor.isConnected(spec.id),
+      isReachableAfter: (worked) => worked && (asleep || monitor.isConnected(spec.id)),
     },
     begin,
   );
+}
+
+/** Whether the first client has its server started; an activator that is gone comes back. */
+function isAsleep({ sleep }: PlacedSpec, { server, relay }: Observation): boolean {
+  if (server !== null) return false;
+  return relay === null ? sleep?.isAsleep === true && sleep.mayStay : relay.state === 'asleep';
 }
 
 async function tidy({ machine }: Topology, { found, seen }: ObservedServer): Promise<void> {

@@ -88,6 +88,7 @@ export function seen(
       extension: null,
       pooler: null,
       disallowedSessions: 0,
+      relay: null,
     },
     instances: [first, { ...STANDBY, ...standby }],
     gateway: { running: true, routesToPort: 20001, placed: true, allowedNetworksCurrent: true },

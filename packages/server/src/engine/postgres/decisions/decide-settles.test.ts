@@ -1,12 +1,18 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
+import type { Sleep } from '../../spec.ts';
 import { decide, KILL_AFTER_MS, type Observation, type Step } from './decide.ts';
 import { spec, PAUSED, POOLED, INSIDE, SPARE, FORK, pooler } from './decide.testing.ts';
 import { afterStep } from './simulate.ts';
 
 const UPGRADE = { id: 'upgrade', to: 18, undo: false, before: null };
+const maySleep = (more: Partial<Sleep>) =>
+  spec({ serverPort: 20009, sleep: { afterSeconds: 60, isAsleep: false, mayStay: true, ...more } });
 const anySpec = fc.constantFrom(
   spec(),
+  maySleep({}),
+  maySleep({ isAsleep: true }),
+  maySleep({ isAsleep: true, mayStay: false }),
   PAUSED,
   SPARE,
   FORK,
@@ -22,6 +28,12 @@ const anyServer = fc.option(
     phase: fc.constantFrom('starting' as const, 'ready' as const, 'stopping' as const),
     start: fc.constantFrom('current' as const, 'otherSettings' as const, 'restart' as const),
     placed: fc.boolean(),
+  }),
+);
+const anyRelay = fc.option(
+  fc.record({
+    state: fc.constantFrom('held' as const, 'asleep' as const, 'waking' as const, 'awake' as const),
+    current: fc.boolean(),
   }),
 );
 const anyObservation: fc.Arbitrary<Observation> = fc
@@ -56,6 +68,7 @@ const anyObservation: fc.Arbitrary<Observation> = fc
       }),
     ),
     disallowedSessions: fc.nat({ max: 2 }),
+    relay: anyRelay,
   })
   .map((seen) => ({
     ...seen,
@@ -84,6 +97,14 @@ function after(seen: Observation, step: Step, luck: boolean): Observation {
       connected: false,
     };
   if (step.kind !== 'wait') return afterStep(seen, step);
+  // The activator could not start it: the control plane does.
+  if (seen.relay?.state === 'waking')
+    return {
+      ...seen,
+      relay: { ...seen.relay, state: 'held' },
+      server: null,
+      connected: false,
+    };
   return seen.server?.phase === 'ready'
     ? { ...seen, silentMs: (seen.silentMs ?? 0) + KILL_AFTER_MS }
     : { ...seen, server: null, connected: false, silentMs: null };
@@ -108,7 +129,12 @@ test('from any observed state, step by step, it settles in the desired state', (
         expect(seen.pooler).toEqual(
           wanted.pooler !== null && wanted.power === 'running' ? pooler : null,
         );
-        if (wanted.power === 'paused') expect(seen.server).toBeNull();
+        const sleeps = seen.server === null && seen.relay?.state === 'asleep';
+        const mayBeStopped =
+          wanted.power === 'paused' || (sleeps && wanted.sleep?.mayStay === true);
+        const relay = { state: sleeps ? 'asleep' : 'awake', current: true };
+        expect(seen.relay).toEqual(wanted.serverPort === undefined ? null : relay);
+        if (mayBeStopped) expect(seen.server).toBeNull();
         else
           expect(seen).toMatchObject({
             directory: 'ours',
@@ -138,7 +164,7 @@ test('a provisioned service is never initialised again', () => {
       const { kind } = decide({ ...wanted, ...NOT_REPLACED }, seen);
       expect(['discard', 'makeTemplate', 'clone', 'fork', 'recover']).not.toContain(kind);
       if (wanted.power === 'running' && seen.directory !== 'ours')
-        expect(['refuse', 'stopPooler']).toContain(kind);
+        expect(['refuse', 'stopPooler', 'closeRelay']).toContain(kind);
     }),
   );
 });

@@ -33,6 +33,17 @@ export type PoolerSeen = {
   disallowedSessions: number;
 };
 
+/**
+ * The observed state of the relay of a service that may sleep: `held`: clients wait. `asleep`: the
+ * first one has the server started. `waking`: that is under way. `awake`: clients are connected
+ * to the server.
+ */
+export type RelaySeen = {
+  state: 'held' | 'asleep' | 'waking' | 'awake';
+  /** Whether it listens as desired, and would start the desired server. */
+  current: boolean;
+};
+
 export type Observation = {
   /**
    * foreign: the directory of the service exists without our marker with its id. incomplete: it was
@@ -55,9 +66,9 @@ export type Observation = {
   /**
    * placed: whether it is in the desired network: that of its VPC, or none. start: whether the
    * server was started with the size and libraries that are wanted, and since a restart was
-   * requested.
+   * requested. elsewhere: it listens on another port, since it gets a relay, or loses it.
    */
-  server: { phase: Phase; start: StartSeen; placed: boolean } | null;
+  server: { phase: Phase; start: StartSeen; placed: boolean; elsewhere?: true } | null;
   /** For how long it has not answered; null: it answers. */
   silentMs: number | null;
   /** Whether its files belong to the desired user, as which its server runs. */
@@ -76,6 +87,8 @@ export type Observation = {
   pooler: PoolerSeen | null;
   /** Sessions of clients that may no longer connect. */
   disallowedSessions: number;
+  /** The relay before the server; null: none is open. */
+  relay: RelaySeen | null;
 };
 
 export type Step =
@@ -92,6 +105,8 @@ export type Step =
   | { kind: 'exchange'; upgrade: Upgrade }
   | { kind: 'own' }
   | { kind: 'writeFiles' }
+  | { kind: 'openRelay'; state: Exclude<RelaySeen['state'], 'waking'> }
+  | { kind: 'closeRelay' }
   | { kind: 'start' }
   | { kind: 'connect' }
   | { kind: 'limit' }
@@ -135,6 +150,8 @@ export const STEP_NAME: Record<Exclude<Step['kind'], 'settled' | 'wait' | 'refus
   exchange: UPGRADE_STEPS[1],
   own: 'change owner of files',
   writeFiles: 'write configuration',
+  openRelay: 'prepare endpoint',
+  closeRelay: 'close endpoint',
   start: 'start PostgreSQL',
   connect: 'connect',
   limit: 'enforce resource limits',
@@ -243,6 +260,7 @@ export function whyLost(
 /** No server runs: its data is made, and it is started. */
 function decideStopped(spec: PlacedSpec, seen: Observation): Step {
   if (!seen.owned && seen.directory === 'ours') return { kind: 'own' };
+  if (seen.relay !== null && !mustHaveRelay(spec)) return { kind: 'closeRelay' };
   if (spec.power === 'paused') return { kind: 'settled' };
   if (seen.notStartable !== null) return { kind: 'refuse', why: seen.notStartable };
   const lost = whyLost(spec, seen);
@@ -255,8 +273,43 @@ function decideStopped(spec: PlacedSpec, seen: Observation): Step {
     return { kind: 'fork', origin: spec.origin };
   if (seen.directory === 'absent')
     return seen.templateReady ? { kind: 'clone' } : { kind: 'makeTemplate' };
+  const atRelay = decideAsleep(spec, seen);
+  if (atRelay !== null) return atRelay;
   if (!seen.filesCurrent || !seen.certificateCurrent) return { kind: 'writeFiles' };
   return { kind: 'start' };
+}
+
+const mustHaveRelay = ({ serverPort, power }: PlacedSpec): boolean =>
+  serverPort !== undefined && power === 'running';
+
+/** The server of a service with a relay does not run. null: it must be started. */
+function decideAsleep(spec: PlacedSpec, seen: Observation): Step | null {
+  if (!mustHaveRelay(spec)) return null;
+  const { relay, provisioned, filesCurrent, certificateCurrent } = seen;
+  if (relay?.state === 'waking') return WAKING;
+  const staysAsleep =
+    spec.sleep?.mayStay === true &&
+    provisioned &&
+    (relay === null ? spec.sleep.isAsleep : relay.state === 'asleep');
+  const state = staysAsleep ? 'asleep' : 'held';
+  if (relay?.current !== true || relay.state !== state) return { kind: 'openRelay', state };
+  if (!staysAsleep) return null;
+  return filesCurrent && certificateCurrent ? { kind: 'settled' } : { kind: 'writeFiles' };
+}
+
+const WAKING: Step = {
+  kind: 'wait',
+  why: 'the first client has the server started',
+  waitMs: 20,
+};
+
+/** The step for the relay of a server that is ready; null: it is as desired. */
+function decideRelayOfReady(spec: PlacedSpec, { relay }: Observation): Step | null {
+  if (!mustHaveRelay(spec)) return relay === null ? null : { kind: 'closeRelay' };
+  if (relay?.state === 'waking') return WAKING;
+  return relay?.current === true && relay.state === 'awake'
+    ? null
+    : { kind: 'openRelay', state: 'awake' };
 }
 
 function decideRunning(
@@ -296,6 +349,9 @@ function decideRunning(
   if (!server.placed) return { kind: 'stop', mode: 'fast', why: placeWhy(spec) };
   if (server.start !== 'current')
     return { kind: 'stop', mode: 'fast', why: RESTART_WHY[server.start] };
+  if (server.elsewhere === true) return { kind: 'stop', mode: 'fast', why: relayWhy(spec) };
+  const atRelay = decideRelayOfReady(spec, seen);
+  if (atRelay !== null) return atRelay;
   if (!seen.connected) return { kind: 'connect' };
   if (!seen.certificateCurrent) return { kind: 'renewCertificate' };
   if (!seen.filesCurrent) return { kind: 'reload' };
@@ -314,6 +370,9 @@ const OWN_WHY = 'to run as a user of its own';
 export function placeWhy({ vpc }: PlacedSpec): string {
   return vpc === null ? 'to leave its VPC' : `to move into the VPC ${vpc.id}`;
 }
+
+const relayWhy = ({ serverPort }: PlacedSpec): string =>
+  serverPort === undefined ? 'to stay awake' : 'to be able to fall asleep';
 
 /** The step for a desired pooler whose server is ready. */
 export function decidePooler(seen: Observation['pooler']): Step {

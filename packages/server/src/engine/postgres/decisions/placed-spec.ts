@@ -24,4 +24,6 @@ export type PlacedSet = Omit<ReplicaSet, 'nodes'> & { readonly nodes: readonly S
 export type PlacedSpec = Omit<ServiceSpec, 'ha' | 'set'> & {
   readonly ha: PlacedCluster | null;
   readonly set: PlacedSet | null;
+  /** The port of its server on the loopback address, behind its relay; absent: it has no relay. */
+  readonly serverPort?: number;
 };

@@ -58,7 +58,7 @@ export function planOf(
   const named = { ...spec, firstVerifier: spec.firstVerifier ?? '' };
   if (spec.set !== null) return stepsOfSet({ ...named, set: spec.set }, before, size);
   return spec.ha === null
-    ? stepsOfServer({ ...named, ha: null, set: null }, before, size)
+    ? stepsOfServer({ ...named, ha: null, set: null, ...serverPortOf(named) }, before, size)
     : stepsOfCluster(named, spec.ha, before, size, there);
 }
 
@@ -81,6 +81,8 @@ type Before = {
   /** Whether its data is replaced by its backups. */
   isReplaced: boolean;
   upgrade: Observation['upgrade'];
+  /** changes: its server gets a relay, or loses it. */
+  relay: 'same' | 'changes';
 };
 
 /** @returns null: the change has no steps, or none of a server that does not run */
@@ -99,6 +101,7 @@ function stateBefore(
     network: 'same',
     isReplaced: false,
     upgrade: 'done',
+    relay: 'same',
   };
   switch (kind) {
     case 'create':
@@ -129,6 +132,8 @@ function stateBefore(
       return { ...same, extension: 'create', filesCurrent: loads(kind, spec) === null };
     case 'disableExtension':
       return { ...same, extension: 'drop', filesCurrent: loads(kind, spec) === null };
+    case 'setAutoSuspend':
+      return running ? { ...same, relay: 'changes', filesCurrent: false } : null;
     case 'enablePooler':
       return running ? { ...same, hasPooler: false } : null;
     case 'disablePooler':
@@ -182,12 +187,27 @@ function rulesOf({
 
 const runs = ({ state }: Before): boolean => state === 'running' || state === 'spare';
 
+/** No step has a port in its name. */
+const serverPortOf = ({ sleep }: Pick<ServiceSpec, 'sleep'>): Pick<PlacedSpec, 'serverPort'> =>
+  sleep === undefined ? {} : { serverPort: 0 };
+
 function stepsOfServer(spec: PlacedSpec, before: Before, size: SizeSeen): string[] {
   const { network } = before;
   const placed = network !== 'moves';
   const seen: Observation = {
     ...rulesOf(before),
-    server: runs(before) ? { phase: 'ready', start: cluster.startOf(size), placed } : null,
+    server: runs(before)
+      ? {
+          phase: 'ready',
+          start: cluster.startOf(size),
+          placed,
+          ...(before.relay === 'changes' ? { elsewhere: true } : {}),
+        }
+      : null,
+    relay:
+      runs(before) && (spec.serverPort !== undefined) !== (before.relay === 'changes')
+        ? { state: 'awake', current: true }
+        : null,
     connected: runs(before),
     // A server allows the networks of its VPC or allow list by itself.
     filesCurrent: before.filesCurrent && network === 'same',

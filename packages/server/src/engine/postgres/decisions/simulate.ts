@@ -29,6 +29,7 @@ export const WELL: Observation = {
   extension: null,
   pooler: null,
   disallowedSessions: 0,
+  relay: null,
 };
 
 /** A decision settles within this many steps. */
@@ -63,7 +64,13 @@ export function afterStep(seen: Observation, step: Step): Observation {
     case 'settled':
     case 'refuse':
       return seen;
+    case 'openRelay':
+      return { ...seen, relay: { state: step.state, current: true } };
+    case 'closeRelay':
+      return { ...seen, relay: null };
     case 'wait':
+      if (seen.relay?.state === 'waking')
+        return { ...seen, server: WELL.server, relay: { ...seen.relay, state: 'awake' } };
       if (seen.server?.phase === 'ready') return { ...seen, silentMs: null };
       return seen.server?.phase === 'starting'
         ? { ...seen, server: { ...seen.server, phase: 'ready' } }

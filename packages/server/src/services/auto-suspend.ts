@@ -1,0 +1,122 @@
+/** Which services may fall asleep, and what keeps one awake. */
+import {
+  type Addon,
+  ApiError,
+  type Awake,
+  type Service,
+  type SetAutoSuspendBody,
+} from '@howdah/contract';
+import type { ServiceRow } from '../domain/service/row.ts';
+import type { Region } from '../engine/regions.ts';
+import type { ServiceDoc } from '../store/service-documents.ts';
+import type { Caller } from './change.ts';
+import type { ControlContext } from './control-context.ts';
+import { refuseImpossible } from './regions.ts';
+import { type Accepted, changeUnderRules, reachEngine } from './service-rules.ts';
+
+type Shape = Readonly<
+  Pick<ServiceRow, 'has_gateway' | 'pooler' | 'vpc_id' | 'read_replica_sets'> & {
+    addons: readonly Addon[];
+  }
+>;
+
+/** Why a service of this shape cannot fall asleep; null: it can. */
+export function whyNotAsleep(service: Shape): string | null {
+  if (service.addons.includes('time-series'))
+    return 'jobs of TimescaleDB would not run while it sleeps; use a service of type POSTGRES';
+  if (service.has_gateway)
+    return 'it has, or had, replicas, which are there to serve at once; fork it without them';
+  if (service.pooler) return 'it has a connection pooler; disable that first';
+  if (service.vpc_id !== null) return 'it is in a VPC; detach it first';
+  if (service.read_replica_sets.length > 0)
+    return 'it has read replica sets, which follow it; delete them first';
+  return null;
+}
+
+/** @throws ApiError INVALID_REQUEST when it cannot fall asleep; UNAVAILABLE_HERE by its region */
+export function autoSuspendOrRefuse(
+  region: Region,
+  seconds: number | null,
+  service: Shape,
+): number | null {
+  if (seconds === null) return null;
+  refuseImpossible(region, 'setAutoSuspend', 'auto_suspend_seconds');
+  const why = whyNotAsleep(service);
+  if (why !== null)
+    throw new ApiError('INVALID_REQUEST', `auto_suspend_seconds: found ${seconds}; ${why}`);
+  return seconds;
+}
+
+/** The setting of a fork: as asked for, else that of its parent where the fork can have it. */
+export function autoSuspendOfFork(
+  region: Region,
+  asked: number | null | undefined,
+  parent: Pick<ServiceRow, 'auto_suspend_seconds'>,
+  fork: Shape,
+): number | null {
+  if (asked !== undefined) return autoSuspendOrRefuse(region, asked, fork);
+  const isPossible = region.engine.capabilities.actions.setAutoSuspend.possible;
+  return isPossible && whyNotAsleep(fork) === null ? parent.auto_suspend_seconds : null;
+}
+
+/** Refuses what a service that may fall asleep cannot have. @throws ApiError INVALID_STATE */
+export function refuseWithSleep(
+  { auto_suspend_seconds: seconds }: Pick<ServiceRow, 'auto_suspend_seconds'>,
+  what: string,
+): void {
+  if (seconds === null) return;
+  throw new ApiError(
+    'INVALID_STATE',
+    `a service that may fall asleep has no ${what}; set auto_suspend_seconds to null first ` +
+      '(setAutoSuspend)',
+  );
+}
+
+/**
+ * Sets when a service falls asleep. Its server is started again where it gets a relay before its
+ * endpoint, or loses that; another time is set at once.
+ */
+export function setAutoSuspend(
+  context: ControlContext,
+  caller: Caller,
+  id: string,
+  { auto_suspend_seconds: seconds }: SetAutoSuspendBody,
+): Promise<Accepted> {
+  return changeUnderRules(
+    context,
+    caller,
+    id,
+    'setAutoSuspend',
+    (service) => {
+      autoSuspendOrRefuse(context.regions.of(service.region_code), seconds, service);
+      return service.auto_suspend_seconds === seconds ? null : { auto_suspend_seconds: seconds };
+    },
+    'setAutoSuspend',
+    { needsNoStep: ({ auto_suspend_seconds: before }) => before !== null && seconds !== null },
+  );
+}
+
+/** Reads what keeps a service awake, and does not wake it. */
+export async function readAwake(
+  { regions }: ControlContext,
+  { key: id, region_code: region, doc }: ServiceDoc,
+): Promise<Awake> {
+  const service: Service = JSON.parse(doc);
+  const { auto_suspend_seconds = null, suspended = false, last_active_at } = service;
+  const { sleep } = regions.of(region).engine;
+  if (sleep === null || auto_suspend_seconds === null || suspended)
+    return {
+      auto_suspend_seconds,
+      suspended,
+      ...(last_active_at === undefined ? {} : { last_active_at }),
+      held_by: [],
+    };
+  const idleMs = (await sleep.idle()).get(id);
+  const lastActive = idleMs === undefined ? null : new Date(Date.now() - idleMs).toISOString();
+  return {
+    auto_suspend_seconds,
+    suspended,
+    ...(lastActive === null ? {} : { last_active_at: lastActive }),
+    held_by: [...(await reachEngine(() => sleep.holders(id)))],
+  };
+}
