@@ -43,11 +43,13 @@ import { power } from './power.ts';
 import { recover } from './recover.ts';
 import { spare } from './spare.ts';
 import { up } from './up.ts';
+import { wake } from './wake.ts';
 
 const BENCHES: readonly Bench[] = [
   up,
   create,
   spare,
+  wake,
   many,
   power,
   fork,

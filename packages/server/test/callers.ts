@@ -130,7 +130,7 @@ export const CALLERS: Record<string, Row> = {
   setEnvironment: { needs: 'change', body: { environment: 'PROD' } },
   renameService: { needs: 'change', body: { name: 'renamed' } },
   setExpiry: { needs: 'change', body: { expires_at: null } },
-  setAutoSuspend: { needs: 'change', body: { auto_suspend_seconds: 60 } },
+  setAutoSuspend: { needs: 'change', body: { auto_suspend_seconds: null } },
   getAwake: { needs: 'read' },
   getServiceLogs: { needs: 'read' },
   listSeries: { needs: 'read' },
