@@ -12,7 +12,9 @@ export const SLEEP_PLANTS: readonly Plant[] = [
     edits: [
       {
         file: `${SERVER}/engine/local/relays/relay.ts`,
-        from: "      if (relay.state === 'awake') await connectTo(relay, client, begun.bytes);\n      else client.destroy();\n      return;\n",
+        from:
+          "      if (relay.state === 'awake') await connectTo(relay, client, begun.bytes);\n" +
+          '      else client.destroy();\n      return;\n',
         to: '      return serveSession(relay, client, begun.bytes);\n',
       },
     ],
@@ -25,7 +27,9 @@ export const SLEEP_PLANTS: readonly Plant[] = [
     edits: [
       {
         file: `${SERVER}/engine/local/relays/sleep.ts`,
-        from: '      if (server === null || (await holdersOf(local, id)).length > 0) return false;\n',
+        from:
+          '      if (server === null || (await holdersOf(local, id)).length > 0) ' +
+          'return false;\n',
         to: '      if (server === null) return false;\n',
       },
     ],

@@ -107,6 +107,10 @@ export async function applyStep(
       return applyToPooler(executor, spec, step, found);
     case 'openRelay':
       if (found.relay === null) throw new Error('its relay is not planned');
+      if (found.relayView === null) {
+        const { address, port } = found.relay.listen;
+        await assertPortIsFree(found.listener, address, port);
+      }
       await executor.relays.open(found.relay, step.state, found.relayView?.state ?? null);
       return step.state === 'awake' ? 'clients are connected' : `clients wait: ${step.state}`;
     case 'closeRelay':
