@@ -53,6 +53,38 @@ export const LIFETIME_PLANTS: readonly Plant[] = [
     },
   },
   {
+    name: 'reset-loses-password',
+    breaks: ['passwords', 'fork'],
+    effect: 'a fork that is reset has the password of its parent',
+    edits: [
+      {
+        file: `${SERVER}/engine/local/topology/reset.ts`,
+        from: '    return verifier === null ? REMOVE_PASSWORD : alterPassword(verifier);\n',
+        to: "    return verifier === null ? REMOVE_PASSWORD : 'select 1';\n",
+      },
+    ],
+    caughtBy: {
+      gate: 'A',
+      tests: [{ file: 'packages/server/test/reset.test.ts', name: 'keeps the password' }],
+    },
+  },
+  {
+    name: 'replaced-data-stays',
+    breaks: ['fork', 'backups'],
+    effect: 'the data that a reset has replaced stays for the time of a restore',
+    edits: [
+      {
+        file: `${SERVER}/engine/local/topology/upgrade.ts`,
+        from: '  const former = reset === undefined ? place : `${place}${REPLACED}`;\n',
+        to: '  const former = reset === undefined ? place : `${place}${REPLACED}-`;\n',
+      },
+    ],
+    caughtBy: {
+      gate: 'A',
+      tests: [{ file: 'packages/server/test/reset.test.ts', name: 'to now' }],
+    },
+  },
+  {
     name: 'branch-fork-stays',
     breaks: ['delete'],
     effect: 'the fork of a branch that is gone stays',

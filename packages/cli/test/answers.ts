@@ -249,6 +249,7 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
   disableExtension: accepted({ ...SERVICE, status: 'CONFIGURING' }),
   restoreService: accepted(SERVICE),
   recoverService: accepted({ ...SERVICE, status: 'RESUMING' }),
+  resetService: accepted({ ...SERVICE, status: 'CONFIGURING' }),
   upgradeService: accepted({ ...SERVICE, status: 'UPGRADING' }),
   moveService: accepted(SERVICE),
   startService: accepted({ ...SERVICE, status: 'RESUMING' }),

@@ -96,6 +96,7 @@ const CALLS: readonly Row[] = [
   row('forkService', 'service fork orders --at 2026-01-31T12:00:00Z --name before --ttl 2h'),
   row('restoreService', 'service restore orders'),
   row('recoverService', 'service recover orders --confirm orders'),
+  row('resetService', 'service reset orders --to beginning --confirm orders'),
   row('upgradeService', 'service upgrade orders --to 18 --confirm orders'),
   row('moveService', 'service move orders --region kube --confirm orders'),
   row('startService', 'service start orders'),

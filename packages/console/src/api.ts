@@ -365,6 +365,7 @@ export function serviceCalls(project: string, service: Changed) {
     upgrade: (body: Schemas['UpgradeService']) => client.POST(`${at}/upgrade`, { params, body }),
     fork: (request: Schemas['ForkService']) =>
       created(client.POST(`${at}/forkService`, { params, body: request })),
+    reset: (body: Schemas['ResetService']) => client.POST(`${at}/reset`, { params, body }),
     recover: (confirm: string) => client.POST(`${at}/recover`, { params, body: { confirm } }),
     delete: (confirm: string) => client.DELETE(at, { params: { ...params, query: { confirm } } }),
   };

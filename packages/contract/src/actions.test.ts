@@ -21,6 +21,7 @@ const TABLE: Record<Action, string> = {
   stop: '| x | x | + | + | ~ | x | x | x | x |',
   restart: '| x | x | + | + | x | x | x | x | x |',
   recover: '| x | x | x | + | x | + | x | x | x |',
+  reset: '| x | x | + | x | x | + | x | x | x |',
   upgrade: '| x | x | + | x | x | x | x | x | x |',
   undoUpgrade: '| x | x | + | + | x | x | x | x | x |',
   move: '| x | x | + | x | x | x | x | x | x |',
@@ -71,13 +72,12 @@ const NAMES: Partial<Record<Action, string>> = {
 test('a refusal names the action, the state, where it is allowed and what is allowed now', () => {
   expect(refusal('start', 'READY')).toBe(
     'cannot start a service that is READY: start is allowed when it is UNSTABLE or PAUSED; ' +
-      'now allowed: delete, stop, restart, upgrade, undoUpgrade, move, resize, fork (NOW), ' +
-      'fork (LAST_SNAPSHOT, PITR), enablePooler, disablePooler, setHA, switchover, drill, ' +
-      'attachToVPC, detachFromVPC, attachToAllowList, detachFromAllowList, updatePassword, ' +
-      'setEnvironment, rename, setExpiry, setAutoSuspend, setBackupRetention, verifyBackup, ' +
-      'runBackup, ' +
-      'createReplicaSet, changeReplicaSet, deleteReplicaSet, query, enableExtension, ' +
-      'disableExtension',
+      'now allowed: delete, stop, restart, reset, upgrade, undoUpgrade, move, resize, fork ' +
+      '(NOW), fork (LAST_SNAPSHOT, PITR), enablePooler, disablePooler, setHA, switchover, ' +
+      'drill, attachToVPC, detachFromVPC, attachToAllowList, detachFromAllowList, ' +
+      'updatePassword, setEnvironment, rename, setExpiry, setAutoSuspend, setBackupRetention, ' +
+      'verifyBackup, runBackup, createReplicaSet, changeReplicaSet, deleteReplicaSet, query, ' +
+      'enableExtension, disableExtension',
   );
   const refused = COLUMNS.flatMap((status) =>
     ACTIONS.filter((action) => ALLOWED[status][action] === 'refuse').map(

@@ -10,6 +10,7 @@ export const ACTIONS = [
   'stop',
   'restart',
   'recover', // its lost data, from its backups
+  'reset', // a fork, to the data of its parent
   'upgrade', // into a newer major version of PostgreSQL, or a trial of that
   'undoUpgrade',
   'move', // to another region
@@ -46,6 +47,7 @@ export type Action = (typeof ACTIONS)[number];
 export const REGIONAL_ACTIONS = [
   'forkNow',
   'forkPast',
+  'reset',
   'enablePooler',
   'setHA',
   'switchover',
@@ -79,6 +81,7 @@ const row = (accepted: readonly Action[], underway: readonly Action[] = []): Row
     stop: verdict('stop'),
     restart: verdict('restart'),
     recover: verdict('recover'),
+    reset: verdict('reset'),
     upgrade: verdict('upgrade'),
     undoUpgrade: verdict('undoUpgrade'),
     move: verdict('move'),
@@ -132,6 +135,7 @@ export const ALLOWED: Record<LiveStatus, Row> = {
     'delete',
     'stop',
     'restart',
+    'reset',
     'upgrade',
     'undoUpgrade',
     'move',
@@ -178,6 +182,7 @@ export const ALLOWED: Record<LiveStatus, Row> = {
     'delete',
     'start',
     'recover',
+    'reset',
     'resize',
     'forkNow',
     'forkPast',

@@ -29,6 +29,7 @@ test('the API requires the name where no client of Tiger makes the call', () => 
   expect(ACTIONS.filter((action) => requiresName(action, 'PROD'))).toEqual([
     'restart',
     'recover',
+    'reset',
     'upgrade',
     'undoUpgrade',
     'move',

@@ -15,6 +15,7 @@ export const EFFECTS: Record<Action, readonly Effect[]> = {
   stop: ['endsSessions', 'closesEndpoint'],
   restart: ['endsSessions'],
   recover: ['endsSessions', 'losesData'],
+  reset: ['endsSessions', 'losesData'],
   upgrade: ['endsSessions', 'closesEndpoint'],
   undoUpgrade: ['endsSessions', 'closesEndpoint', 'losesData'],
   move: ['endsSessions', 'closesEndpoint'],

@@ -136,6 +136,7 @@ export const ACCESS = {
   runBackup: 'change',
   restoreService: 'change',
   recoverService: 'admin',
+  resetService: 'end',
   upgradeService: 'end',
   moveService: 'end',
   startService: 'change',
@@ -228,6 +229,7 @@ type EndingCall = {
 const ENDING = {
   stopService: 'stop',
   restartService: 'restart',
+  resetService: 'reset',
   upgradeService: 'upgrade',
   moveService: 'move',
   deleteService: 'delete',
@@ -238,7 +240,7 @@ const ENDING = {
 
 const VERBS = [...new Set(Object.values(ENDING))];
 
-/** The same in words: "stop, restart, upgrade, move, delete or retag". */
+/** The same in words: "stop, restart, reset, upgrade, move, delete or retag". */
 export const ENDS = `${VERBS.slice(0, -1).join(', ')} or ${VERBS.at(-1) ?? ''}`;
 
 /**
@@ -254,6 +256,7 @@ const CALL_OF_ACTION: Record<Action, CallName> = {
   stop: 'stopService',
   restart: 'restartService',
   recover: 'recoverService',
+  reset: 'resetService',
   upgrade: 'upgradeService',
   undoUpgrade: 'upgradeService',
   move: 'moveService',

@@ -144,6 +144,7 @@ function move(facts: Facts, event: Event): Facts | null {
     switch (event.action) {
       case 'start':
       case 'recover':
+      case 'reset':
       case 'undoUpgrade':
         return begin(event.action, 'running');
       case 'stop':
@@ -155,7 +156,6 @@ function move(facts: Facts, event: Event): Facts | null {
         return begin(event.action);
       case 'enablePooler':
       case 'disablePooler':
-      case 'delete':
       case 'setAutoSuspend':
       case 'setHA':
       case 'switchover':
@@ -166,6 +166,7 @@ function move(facts: Facts, event: Event): Facts | null {
       case 'disableExtension':
       case 'attachToAllowList':
       case 'detachFromAllowList':
+      case 'delete':
         return begin(event.action);
       case 'updatePassword':
       case 'setEnvironment':

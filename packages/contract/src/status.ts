@@ -48,6 +48,7 @@ export const OPERATION_KINDS = [
   'stop',
   'restart',
   'recover',
+  'reset',
   'upgrade',
   'tryUpgrade',
   'undoUpgrade',
@@ -104,6 +105,7 @@ export const CANCEL: Record<OperationKind, 'always' | 'queued' | { no: string }>
   stop: { no: 'start the service once it has stopped' },
   restart: { no: 'it ends by itself' },
   recover: { no: 'the data that it replaces stays; recover the service again, or delete it' },
+  reset: { no: 'it ends by itself; reset the fork again once it is done' },
   upgrade: { no: 'undo the upgrade once it is done' },
   tryUpgrade: 'always',
   undoUpgrade: { no: 'upgrade the service again once it is done' },
@@ -200,6 +202,7 @@ export function statusOf(
     case 'upgrade':
     case 'undoUpgrade':
       return 'UPGRADING';
+    case 'reset':
     case 'move':
     case 'enablePooler':
     case 'disablePooler':
@@ -282,7 +285,7 @@ export const TRANSITIONS: Record<LiveStatus, readonly LiveStatus[]> = {
   READY: ['UNSTABLE', 'PAUSING', 'UPGRADING', 'CONFIGURING', 'DELETING'],
   UNSTABLE: ['READY', 'PAUSING', 'RESUMING', 'UPGRADING', 'CONFIGURING', 'PAUSED', 'DELETING'],
   PAUSING: ['PAUSED', 'UNSTABLE', 'DELETING'],
-  PAUSED: ['RESUMING', 'DELETING'],
+  PAUSED: ['RESUMING', 'CONFIGURING', 'DELETING'],
   RESUMING: ['READY', 'UNSTABLE', 'DELETING'],
   UPGRADING: ['READY', 'UNSTABLE', 'DELETING'],
   // A deleted service can be restored for a while; its status is not visible in between.

@@ -7,6 +7,10 @@
 export const FORK_STRATEGIES = ['NOW', 'LAST_SNAPSHOT', 'PITR'] as const;
 export type ForkStrategy = (typeof FORK_STRATEGIES)[number];
 
+/** Which state of its parent a fork is reset to; BEGINNING: the state that it was made with. */
+export const RESET_TARGETS = ['NOW', 'BEGINNING', 'PITR'] as const;
+export type ResetTarget = (typeof RESET_TARGETS)[number];
+
 /** The kinds of drill: the death of the primary, or a planned change of it. */
 export const DRILL_KINDS = ['failover', 'switchover'] as const;
 export type DrillKind = (typeof DRILL_KINDS)[number];

@@ -131,7 +131,13 @@ export const READS = [
   'list_allow_lists',
 ];
 
-export const ENDS = ['stop_service', 'restart_service', 'upgrade_service', 'delete_service'];
+export const ENDS = [
+  'stop_service',
+  'restart_service',
+  'reset_service',
+  'upgrade_service',
+  'delete_service',
+];
 
 export const DESTROYS = [...ENDS, 'purge_service', 'recover_service'];
 

@@ -105,6 +105,12 @@ export const CALLERS: Record<string, Row> = {
   runBackup: { needs: 'change', own: 422, body: {} },
   restoreService: { needs: 'change', own: 400 },
   recoverService: { needs: 'admin', own: 400, body: {} },
+  // The service is no fork, and no parent has this moment.
+  resetService: {
+    needs: 'change',
+    own: 400,
+    body: { target: 'PITR', target_time: '2020-01-01T00:00:00Z' },
+  },
   upgradeService: { needs: 'change', own: 400, body: { undo: true } },
   // The service is in that region.
   moveService: { needs: 'change', own: 400, body: { region_code: 'local' } },
@@ -270,13 +276,14 @@ export const TAGS: readonly Tags[] = [
 ];
 
 /**
- * "developer may do everything but … stop, restart, upgrade, move, delete or retag PROD services":
- * the calls that do, and the tags for which. A service takes its sets along when it stops, restarts
- * or is deleted.
+ * "developer may do everything but … stop, restart, reset, upgrade, move, delete or retag PROD
+ * services": the calls that do, and the tags for which. A service takes its sets along when it
+ * stops, restarts or is deleted.
  */
 const NOT_FOR_DEVELOPERS: Record<string, (tags: Tags) => boolean> = {
   stopService: ({ service: of, set: its }) => of === 'PROD' || its === 'PROD',
   restartService: ({ service: of, set: its }) => of === 'PROD' || its === 'PROD',
+  resetService: ({ service: of, set: its }) => of === 'PROD' || its === 'PROD',
   upgradeService: ({ service: of, set: its }) => of === 'PROD' || its === 'PROD',
   moveService: ({ service: of, set: its }) => of === 'PROD' || its === 'PROD',
   deleteService: ({ service: of, set: its }) => of === 'PROD' || its === 'PROD',
@@ -372,6 +379,7 @@ export const RESTRICTED: Record<string, Restricted> = {
   runBackup: OWN_FORK,
   restoreService: OWN_FORK,
   recoverService: NO_FORK,
+  resetService: OWN_FORK,
   upgradeService: OWN_FORK,
   moveService: OWN_FORK,
   startService: OWN_FORK,

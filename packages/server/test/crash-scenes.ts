@@ -24,6 +24,7 @@ import {
   withClient,
 } from './service-access.ts';
 import { change, creation } from './crash-playables.ts';
+import { resetScenes } from './crash-reset-scenes.ts';
 import { newerMajor, upgradeScenes, withOlderPostgresql } from './crash-upgrade-scenes.ts';
 import { until } from './until.ts';
 
@@ -51,6 +52,7 @@ export async function crashFamilies(): Promise<Family[]> {
     { name: 'vpcs', settings: {}, playable: true, make: vpcScenes },
     { name: 'sets', settings: {}, playable: gateways, make: setScenes },
     { name: 'replicas', settings: {}, playable: gateways, make: haScenes },
+    { name: 'resets', settings: {}, playable: true, make: resetScenes },
     {
       name: 'upgrades',
       settings: withOlderPostgresql,

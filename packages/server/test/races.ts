@@ -287,6 +287,11 @@ export const CALLS: Record<string, Call> = {
     ...changing('recoverService', 'recover', () => ({ power: 'running' })),
     body: () => ({}),
   },
+  reset: {
+    // The service is no fork.
+    ...changing('resetService', 'reset', () => 'refuse'),
+    body: () => ({}),
+  },
   upgrade: {
     // No machine has this version.
     ...changing('upgradeService', 'upgrade', () => 'unavailable'),

@@ -384,6 +384,7 @@ describe.runIf(none === null)('a power cut right after a service was provisioned
         installation: '18-npm',
         provisioned,
         parent: null,
+        began: null,
         madeIn: 'before',
         uid: null,
         userOf: null,

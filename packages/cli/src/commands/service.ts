@@ -32,6 +32,7 @@ import { addChanges } from './service-changes.ts';
 import { addCreates, addCreateFromKit } from './service-create.ts';
 import { addDiff } from './service-diff.ts';
 import { addLifetimes } from './service-lifetime.ts';
+import { addReset } from './service-reset.ts';
 import { addSleep } from './service-sleep.ts';
 import {
   changeFound,
@@ -55,6 +56,7 @@ export function addService(program: Command): void {
   addCreates(service);
   addCreateFromKit(service);
   addRecover(service);
+  addReset(service);
   addUpgrade(service);
   addMove(service);
   addChanges(service);

@@ -22,7 +22,7 @@ import {
 } from './parts.ts';
 import { OPERATION_KINDS } from '../status.ts';
 import { ADDONS, ENVIRONMENTS, PASSWORD_CHARACTERS, SERVICE_TYPES } from '../types.ts';
-import { DRILL_KINDS, FORK_STRATEGIES } from '../values.ts';
+import { DRILL_KINDS, FORK_STRATEGIES, RESET_TARGETS } from '../values.ts';
 
 export const CreateServiceBody = Named(
   'CreateService',
@@ -199,6 +199,38 @@ export const RecoverBody = Named(
 );
 
 export type RecoverBody = Type.Static<typeof RecoverBody>;
+
+export const ResetBody = Named(
+  'ResetService',
+  Type.Object(
+    {
+      target: Type.Optional(
+        StringEnum(RESET_TARGETS, {
+          default: 'NOW',
+          description:
+            'the state of its parent: of NOW, of the BEGINNING of the fork, or of a point in ' +
+            'time (PITR)',
+        }),
+      ),
+      target_time: Type.Optional(
+        Type.String({
+          maxLength: 64,
+          ...documented({ format: 'date-time' }),
+          description: 'date-time, to the microsecond; for PITR, and only there',
+        }),
+      ),
+      confirm: Type.Optional(
+        Type.String({
+          maxLength: 512,
+          description: 'the name of the fork; a PROD fork is reset only with it',
+        }),
+      ),
+    },
+    closed,
+  ),
+);
+
+export type ResetBody = Type.Static<typeof ResetBody>;
 
 export const UpgradeBody = Named(
   'UpgradeService',

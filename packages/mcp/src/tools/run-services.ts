@@ -1,3 +1,4 @@
+import { RESET_TARGETS } from '@howdah/contract';
 import { Type } from 'typebox';
 import { findService, type Cloud, type Service } from '../cloud.ts';
 import {
@@ -54,6 +55,7 @@ const PLAIN_TOOLS = [
 export function addRunTools(server: ToolServer, cloud: Cloud): void {
   for (const tool of PLAIN_TOOLS) addPlainTool(server, cloud, tool);
   addResizeService(server, cloud);
+  addResetService(server, cloud);
   addUpgradeService(server, cloud);
 }
 
@@ -109,6 +111,52 @@ function addResizeService(server: ToolServer, cloud: Cloud): void {
       const target = found.status === 'PAUSED' ? 'PAUSED' : 'READY';
       return change(cloud, found, args, signal, target, (asked) =>
         client.POST(`${SERVICE}/resize`, { ...asked, body }),
+      );
+    },
+  );
+}
+
+function addResetService(server: ToolServer, cloud: Cloud): void {
+  const { client } = cloud;
+  addTool(
+    server,
+    'reset_service',
+    {
+      title: 'Reset a fork',
+      description:
+        'Gives a fork the data of its parent again: of now, of the beginning of the fork, or of ' +
+        'a moment. Id, endpoint and password stay; sessions end, and what was written to the ' +
+        'fork is lost. About as fast as a fork. A fork-only key resets forks that it made. Ask ' +
+        'the user before you reset a fork that is not your own.',
+      kind: 'destroy',
+      input: Type.Object(
+        {
+          service,
+          confirm,
+          target: Type.Optional(
+            Type.Enum([...RESET_TARGETS], {
+              description: 'NOW (default), BEGINNING, or PITR with target_time',
+            }),
+          ),
+          target_time: Type.Optional(
+            Type.String({ maxLength: 64, description: 'date-time; for PITR, and only there' }),
+          ),
+          ...wait,
+          ...changing,
+        },
+        closed,
+      ),
+    },
+    async (args, signal) => {
+      const { target, target_time: time } = args;
+      const found = await findToEnd(cloud, 'reset', args);
+      const body = {
+        confirm: found.name,
+        ...(target === undefined ? {} : { target }),
+        ...(time === undefined ? {} : { target_time: time }),
+      };
+      return change(cloud, found, args, signal, 'READY', (asked) =>
+        client.POST(`${SERVICE}/reset`, { ...asked, body }),
       );
     },
   );

@@ -135,7 +135,7 @@ export function problemOfSettledOperation(
 ): string | null {
   if (kind === 'move' && move?.state === 'abort') return move.problem;
   if (
-    (kind === 'upgrade' || kind === 'undoUpgrade') &&
+    (kind === 'upgrade' || kind === 'undoUpgrade' || kind === 'reset') &&
     upgrade !== null &&
     upgrade.problem !== null
   )

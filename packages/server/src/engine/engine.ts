@@ -245,6 +245,10 @@ export interface Lifecycle {
   supports(addons: readonly Addon[], major: number | null): PostgresCapability;
   /** Why a service cannot be forked in its present state, in words for its user; null: it can. */
   whyNotForked(parent: string, strategy: ForkStrategy): string | null;
+  /**
+   * The moment of its parent that a fork was made with, ISO 8601; null: it is not known.
+   */
+  begunAt(id: string): Promise<string | null>;
   /** The major version of the PostgreSQL that a service's data is of; null: it has no data. */
   majorOf(id: string): Promise<number | null>;
   /**

@@ -163,7 +163,10 @@ export type ForeignData = {
   sealed: string;
 };
 
-/** A move of the data of a service into a newer major version of PostgreSQL, or back. */
+/**
+ * Other data for a service, in the place of its own: its data in a newer major version of
+ * PostgreSQL, the data from before that, or for a reset the data of its parent.
+ */
 export type Upgrade = {
   /** Data that it has made is kept; the data before it is set aside under this id. */
   id: string;
@@ -173,6 +176,11 @@ export type Upgrade = {
   undo: boolean;
   /** The upgrade that had made the data before this one; null: none had. */
   before: string | null;
+  /**
+   * The data of its parent that a reset makes, in the same version; the data before it is removed.
+   * Absent: it is no reset.
+   */
+  reset?: Origin;
 };
 
 export type Endpoint = { host: string; port: number };
@@ -229,5 +237,7 @@ export async function takeUsablePort(
 
 /** The steps that move the data of a service into another major version. */
 export const UPGRADE_STEPS = ['copy data into the new version', 'exchange data'] as const;
+/** The step of a reset before the data is exchanged. */
+export const RESET_STEP = 'clone parent, beside the service';
 /** The step of a trial. */
 export const TRIAL_STEP = 'copy data into the new version, beside the service';

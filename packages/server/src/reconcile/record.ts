@@ -36,7 +36,7 @@ const NO_REQUEST: ServiceChange = { creates_extension: null, drops_extension: nu
 const restored = ({ seen }: Verdict, { power }: ServiceRow): ServiceChange =>
   seen.provisioned && power === 'running' ? { recovery: null } : {};
 
-/** The change of the record when an upgrade, or its undo, is done or given up. */
+/** The change of the record when an upgrade, its undo, or a reset is done or given up. */
 const upgraded = ({
   pg_version: from,
   upgrade,
@@ -44,12 +44,15 @@ const upgraded = ({
   power,
 }: ServiceRow): ServiceChange => {
   if (upgrade === null) return {};
-  const { id, to, undo, problem } = upgrade;
+  const { id, to, undo, problem, reset } = upgrade;
   if (problem !== null) return { upgrade: null };
   if (power === 'paused') return {};
+  const at = new Date().toISOString();
+  // Nothing is left of the data of before.
+  if (reset !== undefined) return { upgrade: null, upgraded: { id, from: null, at, before: last } };
   if (undo || from === null)
     return { pg_version: to, upgrade: null, upgraded: upgradedWithout(last, id) };
-  const done = { id, from, at: new Date().toISOString(), before: last };
+  const done = { id, from, at, before: last };
   return { pg_version: to, upgrade: null, upgraded: done };
 };
 

@@ -56,9 +56,7 @@ export async function forkService(
   const origin: Origin = {
     parent: parentId,
     strategy: body.fork_strategy,
-    ...(await targetOfFork(region, parentId, body).catch(async (error: unknown) => {
-      throw await withReason(store.db, parentId, error);
-    })),
+    ...(await targetOfFork(context, region, parentId, body)),
   };
   await refuseFullDisk(region, 'forks');
   await refuseLargeQuota(region, caller, body.storage_gb);
@@ -184,11 +182,26 @@ async function withReason(db: Db, parentId: string, error: unknown): Promise<unk
 /**
  * Checks the target time of a fork against the window of its parent's backups, here and in
  * repositories; null: not a fork to a point in time.
+ *
+ * @throws ApiError INVALID_REQUEST
  */
-async function targetOfFork(
+export async function targetOfFork(
+  { store }: Pick<ControlContext, 'store'>,
+  region: Region,
+  parentId: string,
+  asked: Pick<ForkBody, 'fork_strategy' | 'target_time'>,
+): Promise<Pick<Origin, 'targetTime' | 'repository'>> {
+  try {
+    return await targetInWindow(region, parentId, asked);
+  } catch (error) {
+    throw await withReason(store.db, parentId, error);
+  }
+}
+
+async function targetInWindow(
   { engine }: Region,
   parentId: string,
-  body: ForkBody,
+  body: Pick<ForkBody, 'fork_strategy' | 'target_time'>,
 ): Promise<Pick<Origin, 'targetTime' | 'repository'>> {
   if (body.fork_strategy !== 'PITR') {
     if (body.target_time === undefined) return { targetTime: null };

@@ -31,8 +31,10 @@ export async function recoverService(
       if (service.upgrade?.problem === null)
         throw new ApiError(
           'INVALID_STATE',
-          'an upgrade of the service is under way: wait until it is done, or undo it ' +
-            '(howdah service upgrade --undo)',
+          service.upgrade.reset === undefined
+            ? 'an upgrade of the service is under way: wait until it is done, or undo it ' +
+                '(howdah service upgrade --undo)'
+            : 'a reset of the service is under way: wait until it is done',
         );
       // The service's directory names the primary, where it is there.
       if (source.isLost) await forgetPrimary(tx, id);
@@ -89,7 +91,8 @@ export function describeSource(source: Restorable): string {
   const version =
     before === undefined
       ? ''
-      : ` It is again of PostgreSQL ${before.major}: there is no backup since its upgrade.`;
+      : ` It is again of PostgreSQL ${before.major}: there is no backup since its upgrade or ` +
+        'reset.';
   return (
     `its newest backup in ${where} comes back with the WAL after it, up to ` +
     `${new Date(latestMs).toISOString()} at least; later commits are lost${unless}.` +

@@ -7,6 +7,7 @@ const yes: Possibility = { possible: true };
 const ALL: Capabilities['actions'] = {
   forkNow: yes,
   forkPast: yes,
+  reset: yes,
   enablePooler: yes,
   setHA: yes,
   switchover: yes,

@@ -88,6 +88,8 @@ async function undoUpgrade(
 ): Promise<Accepted> {
   const decide = async (service: ServiceRow, tx: Tx) => {
     const { name, pg_version: version } = service;
+    if (service.upgrade?.reset !== undefined)
+      throw new ApiError('INVALID_STATE', 'a reset of the service is under way: it ends by itself');
     // An upgrade that does not get to its end is undone too.
     const last = service.upgrade ?? service.upgraded;
     const to = service.upgrade === null ? service.upgraded?.from : version;
@@ -132,7 +134,7 @@ function refuseVersion(
 }
 
 /** @throws ApiError while something needs the data, its snapshots or its WAL where they are */
-async function refuseWhileUsed(tx: Tx, id: string): Promise<void> {
+export async function refuseWhileUsed(tx: Tx, id: string): Promise<void> {
   if ((await besideUnderWay(tx, id, 'tryUpgrade')) !== null)
     throw new ApiError(
       'INVALID_STATE',

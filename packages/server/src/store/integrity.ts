@@ -75,7 +75,8 @@ export async function readExpected(connection: ClientConfig): Promise<Expected> 
                 select from operations o
                 where o.service_id = s.id and o.status = 'succeeded'
                   and o.kind in ('create', 'adopt', 'fork', 'start', 'restart', 'resize', 'restore',
-                    'repair', 'recover', 'upgrade', 'undoUpgrade', 'move')
+                    'repair', 'recover', 'reset', 'upgrade',
+                    'undoUpgrade', 'move')
               )) as provisioning
        from services s`,
     );

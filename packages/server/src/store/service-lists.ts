@@ -16,7 +16,7 @@ import type { Db } from './tables.ts';
 
 /**
  * The parents of forks that may not have copied their data yet, whatever operation they run by now.
- * The data of these parents must stay.
+ * The data of these parents must stay. A fork that is being reset copies it again.
  */
 export async function listParentsOfUnfinishedForks(db: Db): Promise<Set<string>> {
   const rows = await db
@@ -40,11 +40,13 @@ export async function listParentsOfUnfinishedForks(db: Db): Promise<Set<string>>
           'restore',
           'repair',
           'recover',
+          'reset',
           'upgrade',
           'undoUpgrade',
           'move',
         ]);
-      return where.not(where.exists(made));
+      const isReset = sql<boolean>`services.upgrade -> 'reset' is not null`;
+      return where.or([where.not(where.exists(made)), isReset]);
     })
     .execute();
   return new Set(rows.flatMap(({ origin }) => origin?.parent ?? []));

@@ -155,6 +155,12 @@ export async function readOwnRetention(db: Db, id: string): Promise<number | nul
   return row?.backup_retention_days ?? null;
 }
 
+/** A service, as it is now; null: there is none. */
+export async function readService(db: Db, id: string): Promise<ServiceRow | null> {
+  const row = await db.selectFrom('services').selectAll().where('id', '=', id).executeTakeFirst();
+  return row ?? null;
+}
+
 /** The upgrades of a service; none for one that is gone. */
 export async function readUpgrades(
   db: Db,

@@ -29,6 +29,7 @@ import {
 } from '../../live.ts';
 import { useMe } from '../../session.ts';
 import { NO_ROOM, whyNot } from '../../status.ts';
+import { Reset } from './Reset.tsx';
 import classes from './service.module.css';
 
 export function Settings() {
@@ -43,6 +44,7 @@ export function Settings() {
         <Lifetime key={service.expires_at ?? ''} service={service} />
         <Sleep key={`sleep ${service.auto_suspend_seconds ?? ''}`} service={service} />
       </div>
+      <Reset service={service} />
       <Upgrade service={service} />
       <Delete service={service} />
     </div>

@@ -10,6 +10,7 @@ import {
   ForkBody,
   MessageBody,
   RecoverBody,
+  ResetBody,
   Ref,
   RunBackupBody,
   ServiceSchema,
@@ -21,6 +22,7 @@ import {
 import { Type } from 'typebox';
 import { runBackup, verifyBackup } from '../../services/change-service.ts';
 import { restoreService } from '../../services/delete-service.ts';
+import { resetService } from '../../services/reset-service.ts';
 import { recoverService } from '../../services/recover-service.ts';
 import { upgradeService } from '../../services/upgrade-service.ts';
 import { forkService } from '../../services/fork-service.ts';
@@ -328,6 +330,28 @@ export function backupRoutes(api: App, context: ApiContext): void {
     },
     async (request, reply) =>
       answer(reply, await recoverService(context, callerOf(request), request.service)),
+  );
+
+  api.post(
+    '/projects/:project_id/services/:service_id/reset',
+    {
+      schema: {
+        operationId: 'resetService',
+        summary: 'Reset a fork to the data of its parent',
+        description:
+          'In its place: id, endpoint, password of tsdbadmin, size and end stay. The data of its ' +
+          'parent is cloned beside the fork, of now, of the beginning of the fork or of a point ' +
+          'in time, and then takes the place of its own, which is removed with its snapshots. ' +
+          'Sessions end. If the data cannot be made, the fork stays as it was, and the operation ' +
+          'says why. A paused fork is started.',
+        tags: ['backups'],
+        params: ofService,
+        body: Ref(ResetBody),
+        response: { 202: Ref(ServiceSchema) },
+      },
+    },
+    async (request, reply) =>
+      answer(reply, await resetService(context, callerOf(request), request.service, request.body)),
   );
 
   api.post(

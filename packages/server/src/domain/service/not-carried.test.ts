@@ -94,6 +94,6 @@ test('a change of the primary removes slots but those that the standbys have', (
 });
 
 test('every other operation that leaves something behind says what', () => {
-  for (const kind of ['recover', 'undoUpgrade', 'move', 'createFromKit'] as const)
+  for (const kind of ['recover', 'reset', 'undoUpgrade', 'move', 'createFromKit'] as const)
     expect(listOf({ kind })).not.toBe('');
 });

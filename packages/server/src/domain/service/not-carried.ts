@@ -30,7 +30,7 @@ export type Leaving =
       place: Moves['place'];
     }
   | { kind: 'createFromKit' }
-  | { kind: 'restore' | 'recover' | 'undoUpgrade' | 'move' }
+  | { kind: 'restore' | 'recover' | 'reset' | 'undoUpgrade' | 'move' }
   | { kind: 'upgrade'; slots: readonly string[] }
   | { kind: 'switchover' | 'failover'; slots: SlotFates };
 
@@ -71,6 +71,15 @@ export function notCarriedBy(leaving: Leaving, service: Carried | null): string[
     case 'recover':
       return [
         'writes after the last one whose WAL is left: the present data is set aside',
+        SLOTS,
+        UNLOGGED,
+        STATISTICS,
+      ];
+    case 'reset':
+      return [
+        'everything that was written to the fork: its data is replaced and removed',
+        'roles and databases that were made in it, and passwords but that of tsdbadmin',
+        POINTS,
         SLOTS,
         UNLOGGED,
         STATISTICS,

@@ -26,9 +26,9 @@ export type Kept = {
 };
 
 /**
- * An upgrade that is done: the version before it, when it was done, and the upgrade that had made
- * the data before, which older releases did not record. Without a version and a time, only its data
- * is left: nothing of the former data, so that it cannot be undone.
+ * An upgrade or reset that is done: the version before it, when it was done, and what had made the
+ * data before, which older releases did not record. Without a version, nothing of the former data
+ * is left, so that it cannot be undone: after a reset, or where only the data of it was found.
  */
 export type Upgraded = {
   id: string;
@@ -127,9 +127,9 @@ export type ServiceRow = {
   origin: Origin | null;
   /** The restore of the data from its backups; null: none is under way. */
   recovery: Recovery | null;
-  /** The upgrade that is under way, or its undo; problem: why it was given up. */
+  /** The upgrade that is under way, its undo, or a reset; problem: why it was given up. */
   upgrade: (Omit<Upgrade, 'before'> & { problem: string | null }) | null;
-  /** The last upgrade that was not undone; null: there is none. */
+  /** The last upgrade that was not undone, or reset; null: there is none. */
   upgraded: Upgraded | null;
   /** The move to another region; null: there is none. */
   move: Move | null;

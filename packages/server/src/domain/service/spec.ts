@@ -85,8 +85,8 @@ export function copySpec(row: ServiceRow, { endpoint, source }: Move): ServiceSp
 /** An upgrade that was given up leaves the service as it was. */
 function upgradeOf({ upgrade, upgraded }: ServiceRow): Upgrade | null {
   if (upgrade === null || upgrade.problem !== null) return null;
-  const { id, to, undo } = upgrade;
-  return { id, to, undo, before: upgradedWithout(upgraded, id)?.id ?? null };
+  const { problem: _, ...asked } = upgrade;
+  return { ...asked, before: upgradedWithout(upgraded, upgrade.id)?.id ?? null };
 }
 
 function extensionChange(row: ServiceRow): ExtensionChange | null {

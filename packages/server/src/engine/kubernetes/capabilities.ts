@@ -93,6 +93,7 @@ export function capabilitiesOf(
     actions: {
       forkNow: POSSIBLE,
       forkPast: snapshots || archive !== null ? POSSIBLE : { possible: false, why: NO_PAST },
+      reset: { possible: false, why: NO_RESET },
       enablePooler: POSSIBLE,
       setHA: POSSIBLE,
       switchover: POSSIBLE,
@@ -129,6 +130,9 @@ export function capabilitiesOf(
 const NO_BACKUP_NOW =
   'the region has no object store (howdah region object-store), and its cluster no snapshots of ' +
   'volumes (howdah region doctor says why), so there is nowhere to back a service up to';
+const NO_RESET =
+  'the operator of a cluster makes the data of a service once, and never again in its place; ' +
+  'fork the parent again, and delete this fork';
 /** No superuser of ours is in these services, and a script of an extension needs one. */
 const NO_SLEEP =
   'nothing in the cluster holds the endpoint of a service whose pods are gone; stop the service, ' +

@@ -201,6 +201,7 @@ function createLifecycle(region: Region): Engine['lifecycle'] {
   return {
     supports: (addons, major) => supports(settings, addons, major),
     whyNotForked: (parent, strategy) => whyNotForked(region, parent, strategy),
+    begunAt: async () => null,
     majorOf: async (id) => cache.cluster(id)?.desired?.major ?? null,
     prepare: async () => undefined,
     // Without an answer of the cluster, nothing is known to have ended. Fenced pods look ready.

@@ -133,6 +133,7 @@ function actionsOf(
   return {
     forkNow: POSSIBLE,
     forkPast: POSSIBLE,
+    reset: POSSIBLE,
     enablePooler: possibleWith(pooler),
     setHA: possibleWith(gateway),
     switchover: possibleWith(gateway),

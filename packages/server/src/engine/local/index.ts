@@ -92,6 +92,7 @@ function createFacets(local: Local, options: LocalEngineOptions): Engine {
       supports: (addons, major) => supports(machine, addons, major),
       // A paused service is cloned as it is.
       whyNotForked: () => null,
+      begunAt: async (id) => (await readMarker(machine.layout.service(id)))?.began ?? null,
       majorOf: async (id) => {
         const marker = await readMarker(machine.layout.service(id));
         return marker === null ? null : majorOf(marker);

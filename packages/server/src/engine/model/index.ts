@@ -88,6 +88,7 @@ export function createModelEngine(options: ModelEngineOptions): ModelEngine {
     lifecycle: {
       supports: (_addons, major) => supports(major),
       whyNotForked: () => null,
+      begunAt: async () => null,
       majorOf: (id) => open().then(() => state.find(id)?.major ?? null),
       prepare: open,
       runs: async (id) => {
@@ -209,6 +210,7 @@ const CAPABILITIES: Capabilities = {
   actions: {
     forkNow: POSSIBLE,
     forkPast: POSSIBLE,
+    reset: { possible: false, why: NO_POSTGRESQL },
     enablePooler: POSSIBLE,
     setHA: POSSIBLE,
     switchover: POSSIBLE,

@@ -84,6 +84,7 @@ export function planOf(
     case 'runBackup':
     case 'enableExtension':
     case 'disableExtension':
+    case 'reset':
     case 'upgrade':
     case 'tryUpgrade':
     case 'undoUpgrade':

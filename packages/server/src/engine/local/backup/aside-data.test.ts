@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { bareMachine } from '../host/bare-machine.testing.ts';
 import { createLayout } from '../host/layout.ts';
-import { writeMarker } from '../host/marker.ts';
+import { writeMarker, type Marker } from '../host/marker.ts';
 import { removeOldAside } from './aside-data.ts';
 
 test('data set aside is removed after its time, but not during its recovery', async () => {
@@ -12,18 +12,19 @@ test('data set aside is removed after its time, but not during its recovery', as
   const machine = bareMachine(layout);
   await mkdir(layout.trash);
   const paths = layout.service('a');
-  const mark = (provisioned: boolean): Promise<void> =>
+  const mark = (provisioned: boolean, exchange: Marker['exchange'] = null): Promise<void> =>
     writeMarker(paths, {
       id: 'a',
       installation: '18',
       provisioned,
       parent: null,
+      began: null,
       madeIn: '',
       uid: null,
       userOf: null,
       recovery: 'current',
       upgrade: null,
-      exchange: null,
+      exchange,
     });
   const left = async (): Promise<string[]> => {
     await removeOldAside(machine, 'a', 1000);
@@ -37,6 +38,12 @@ test('data set aside is removed after its time, but not during its recovery', as
   await utimes(join(layout.aside('a'), 'recent'), new Date(), new Date(Date.now() + 600_000));
   await mark(false);
   expect(await left()).toEqual(['current', 'recent']);
+  await mark(true);
+  expect(await left()).toEqual(['recent']);
+  // Data that a reset has replaced, however recent, once it is not being exchanged any more.
+  await mkdir(join(layout.aside('a'), 'reset-replaced'));
+  await mark(true, { upgrade: 'reset', installation: '18' });
+  expect(await left()).toEqual(['recent', 'reset-replaced']);
   await mark(true);
   expect(await left()).toEqual(['recent']);
   await rm(layout.root, { recursive: true });

@@ -60,8 +60,27 @@ export function asideOf(layout: Layout, id: string, recovery: string): string | 
   return all.find((data) => !isFile(join(data, 'standby.signal'))) ?? all[0] ?? null;
 }
 
+/** The end of the names of data that a reset has replaced: nobody wants it back. */
+export const REPLACED = '-replaced';
+
+/** Removes the data that resets have replaced, unless it is being exchanged. */
+export async function removeReplaced(place: Place, id: string): Promise<void> {
+  const directory = place.layout.aside(id);
+  const marker = await readMarker(place.layout.service(id));
+  if (marker === null || marker.exchange !== null) return;
+  const names = (await readdir(directory).catch(noneOf('ENOENT'))) ?? [];
+  for (const name of names.filter((one) => one.endsWith(REPLACED)))
+    await discardAside(place, id, join(directory, name));
+}
+
+async function discardAside(place: Place, id: string, path: string): Promise<void> {
+  await removeLinkedArchive(join(path, 'archive'));
+  await discard(place, id, path);
+}
+
 /** Removes data that was set aside longer ago than it is kept, if no restore needs its WAL. */
 export async function removeOldAside(place: Place, id: string, keptMs: number): Promise<void> {
+  await removeReplaced(place, id);
   const directory = place.layout.aside(id);
   const marker = await readMarker(place.layout.service(id));
   const underWay = marker?.provisioned === false ? marker.recovery : null;
@@ -69,8 +88,7 @@ export async function removeOldAside(place: Place, id: string, keptMs: number): 
     if (recovery === underWay) continue;
     const path = join(directory, recovery);
     if (Date.now() - (await stat(path)).mtimeMs < keptMs) continue;
-    await removeLinkedArchive(join(path, 'archive'));
-    await discard(place, id, path);
+    await discardAside(place, id, path);
   }
 }
 

@@ -18,10 +18,15 @@ import { forkRecoveryConf } from '../../postgres/recovery-conf.ts';
 import { reach } from './window.ts';
 
 /**
+ * The data of a fork that was made. `moment`: ISO 8601, the moment of its parent that it has the
+ * state of; `detail`: a line for the operation.
+ */
+export type Forked = { readonly moment: string; readonly detail: string };
+
+/**
  * Makes the data directory of a fork. Its server recovers by itself; for a point in time, from the
  * parent's archive.
  *
- * @returns a line for the operation
  * @throws Error when the parent has nothing that the fork could begin with, or its archive has a
  *   gap before the point in time
  */
@@ -32,7 +37,7 @@ export async function forkData(
   target: string,
   origin: Origin,
   writeMark: () => Promise<void>,
-): Promise<string> {
+): Promise<Forked> {
   if (origin.strategy === 'NOW') return forkNow(machine, owner, parent, target);
   const snapshots = await listSnapshots(parent);
   if (origin.strategy === 'LAST_SNAPSHOT') {
@@ -40,7 +45,8 @@ export async function forkData(
     // A parent that has not even its first snapshot yet is as young as a snapshot would be.
     if (newest === undefined) return forkNow(machine, owner, parent, target);
     await materialise(machine, owner, parent, newest, target);
-    return `snapshot of ${new Date(newest.takenMs).toISOString()}, by ${machine.cloneMethod}`;
+    const moment = new Date(newest.takenMs).toISOString();
+    return { moment, detail: `snapshot of ${moment}, by ${machine.cloneMethod}` };
   }
   const targetTime = origin.targetTime ?? '';
   const base = chooseSnapshot(snapshots, Date.parse(targetTime));
@@ -58,10 +64,10 @@ export async function forkData(
   await copyWalFrom(machine, owner, parent, base.firstWal, target);
   await writeOwned(owner, join(target, 'postgresql.auto.conf'), forkRecoveryConf(targetTime));
   await writeOwned(owner, join(target, 'recovery.signal'), '');
-  return (
+  const detail =
     `snapshot of ${new Date(base.takenMs).toISOString()}, by ${machine.cloneMethod}, ` +
-    `to be rolled forward to ${targetTime}`
-  );
+    `to be rolled forward to ${targetTime}`;
+  return { moment: targetTime, detail };
 }
 
 /**
@@ -88,8 +94,12 @@ async function forkNow(
   owner: Owner | null,
   parent: InstancePaths,
   target: string,
-): Promise<string> {
+): Promise<Forked> {
   const begun = Date.now();
+  const forked = (of: string, ms = Date.now()): Forked => ({
+    moment: new Date(ms).toISOString(),
+    detail: `by ${machine.cloneMethod} of the ${of} parent in ${Date.now() - begun} ms`,
+  });
   const server = await findServer(parent);
   if (server === null) {
     await assertSpace(machine, parent);
@@ -100,11 +110,12 @@ async function forkNow(
       (await findServer(parent)) === null && (await readControl(parent.data)).equals(before);
     if (!lay) throw new NotYet('its parent was started meanwhile');
     await writeOwned(owner, join(target, 'postgresql.auto.conf'), '');
-    return `by ${machine.cloneMethod} of the paused parent in ${Date.now() - begun} ms`;
+    return forked('paused');
   }
   if ((await phaseOf(parent)) !== 'ready') throw new NotYet('its parent is starting or stopping');
+  let taken;
   try {
-    await cloneRunning(machine, owner, parent, target);
+    taken = await cloneRunning(machine, owner, parent, target);
   } catch (error) {
     // A parent that was stopped meanwhile is cloned when it lies still.
     const still = await findServer(parent);
@@ -113,7 +124,7 @@ async function forkNow(
     throw error;
   }
   await writeOwned(owner, join(target, 'postgresql.auto.conf'), '');
-  return `by ${machine.cloneMethod} of the running parent in ${Date.now() - begun} ms`;
+  return forked('running', taken.endedMs);
 }
 
 /** Makes a data directory of a snapshot. */

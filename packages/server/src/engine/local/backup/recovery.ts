@@ -111,7 +111,9 @@ const ENDED_EARLY = 'recovery ended before configured recovery target was reache
  * written since. If there is more WAL, some of it could not be read at that moment: it is read
  * again, from the member that is the parent's primary now.
  *
+ * @param lastFatal the last error of its server
  * @param writeMark has the parent commit something, if it runs: recovery needs a commit to stop at
+ * @returns whether another start may get further
  */
 export async function recoverOn(
   machine: Machine,
@@ -121,8 +123,8 @@ export async function recoverOn(
   targetTime: string,
   lastFatal: string,
   writeMark: () => Promise<void>,
-): Promise<void> {
-  if (!lastFatal.includes(ENDED_EARLY)) return;
+): Promise<boolean> {
+  if (!lastFatal.includes(ENDED_EARLY)) return false;
   const query = {
     sinceMs: null,
     untilMs: null,
@@ -148,6 +150,7 @@ export async function recoverOn(
     ? `${forkRecoveryConf(null)}recovery_target_lsn = ${quoted(end)}\n`
     : forkRecoveryConf(targetTime);
   await writeOwned(owner, join(paths.data, 'postgresql.auto.conf'), conf);
+  return true;
 }
 
 /** Whether a point in time is before a WAL gap, and within the last segment before the gap. */

@@ -54,13 +54,18 @@ export type PrivateSpec = Pick<
   readonly group?: string;
 };
 
-/** Starts a server for the data of a service that is being made, with the size of the service. */
+/**
+ * Starts a server for the data of a service that is being made, with the size of the service.
+ *
+ * @param recovery the settings of a recovery that comes first
+ */
 export async function startPrivateServer(
   machine: Machine,
   owner: Owner | null,
   spec: PrivateSpec,
   paths: InstancePaths,
   installation: Installation,
+  recovery = '',
 ): Promise<void> {
   const users = configUsersOf(owner);
   const input = {
@@ -80,7 +85,7 @@ export async function startPrivateServer(
     'pg_hba.conf': HBA,
     'pg_ident.conf': `${files['pg_ident.conf']}${ident.join('')}`,
   });
-  await writeOwned(owner, join(paths.data, 'postgresql.auto.conf'), QUIET_CONF);
+  await writeOwned(owner, join(paths.data, 'postgresql.auto.conf'), `${recovery}${QUIET_CONF}`);
   const launchedMs = Date.now();
   await launch(machine, owner, paths, installation.bin, PLAIN_START);
   const state = await waitUntilReady(paths, START_DEADLINE_MS);

@@ -92,6 +92,7 @@ async function makeDirectory(
     installation: installation.name,
     provisioned: false,
     parent: null,
+    began: null,
     madeIn: await currentBoot(),
     uid: owner?.name === SERVICE_USER ? owner.uid : null,
     userOf: null,

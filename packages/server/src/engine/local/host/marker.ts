@@ -17,6 +17,8 @@ export type Marker = {
   installation: string;
   provisioned: boolean;
   parent: string | null;
+  /** ISO 8601: the moment of its parent that a fork was made with; null: it is not recorded. */
+  began: string | null;
   madeIn: string;
   /**
    * The user of the operating system that owns it; null: the one of all services, as before they
@@ -82,6 +84,7 @@ export function markerOf(paths: Pick<InstancePaths, 'marker'>): Marker | null {
     provisioned,
     madeIn: 'madeIn' in marker ? String(marker.madeIn) : '',
     parent: 'parent' in marker && typeof marker.parent === 'string' ? marker.parent : null,
+    began: 'began' in marker && typeof marker.began === 'string' ? marker.began : null,
     uid: 'uid' in marker && typeof marker.uid === 'number' ? marker.uid : null,
     userOf: 'userOf' in marker && typeof marker.userOf === 'string' ? marker.userOf : null,
     recovery: 'recovery' in marker && typeof marker.recovery === 'string' ? marker.recovery : null,

@@ -47,6 +47,7 @@ import type { ActiveStep } from '../../postgres/decisions/decide.ts';
 import { converting, copying, type Executor, type Found } from './executor.ts';
 import { assertPortIsFree, startServer, stopInstance } from './start-stop.ts';
 import { beginsWithData, type PlacedSpec } from '../../postgres/decisions/placed-spec.ts';
+import { cloneBeside } from './reset.ts';
 import { convertInPlace, exchangeData } from './upgrade.ts';
 import type { Topology } from './context.ts';
 import { startStandby, writeReplication } from './standbys.ts';
@@ -87,6 +88,7 @@ export async function applyStep(
     case 'setAside':
     case 'recover':
     case 'convert':
+    case 'cloneBeside':
     case 'exchange':
     case 'own':
     case 'writeFiles':
@@ -144,6 +146,7 @@ async function applyToDirectory(
     | 'setAside'
     | 'recover'
     | 'convert'
+    | 'cloneBeside'
     | 'exchange'
     | 'own'
     | 'writeFiles'
@@ -178,6 +181,8 @@ and before anybody could write to it`;
       return copying(executor, () => recoverInstance(executor, instance, step.recovery, show));
     case 'convert':
       return convertInPlace(executor, instance, step.upgrade);
+    case 'cloneBeside':
+      return cloneBeside(executor, instance, step.upgrade, step.origin, show);
     case 'exchange':
       return exchangeData(executor, instance, step.upgrade);
     case 'own':
@@ -275,6 +280,7 @@ async function setFirstPassword(
     installation: marker?.installation ?? installation.name,
     provisioned: true,
     parent: null,
+    began: marker?.began ?? null,
     madeIn: marker?.madeIn ?? '',
     uid: marker?.uid ?? null,
     userOf: null,

@@ -7,7 +7,7 @@ import { findRepository, openForeign } from '../../../repository/source.ts';
 import { stanzaOf } from '../../../repository/stanzas.ts';
 import type { ShowProgress } from '../../engine.ts';
 import type { Origin, Recovery } from '../../spec.ts';
-import { forkData, rollForward } from '../backup/fork.ts';
+import { forkData, rollForward, type Forked } from '../backup/fork.ts';
 import { convert } from '../convert/convert.ts';
 import { asideOf } from '../backup/aside-data.ts';
 import { listSnapshots, recordInitialSnapshot, type Snapshot } from '../backup/snapshots.ts';
@@ -93,16 +93,12 @@ export async function cloneParent(
   if (marker === null) throw new Error(`its parent ${origin.parent} is no longer there`);
   const from = olderInstallation(machine, marker, to);
   let detail = '';
-  await make(executor, instance, null, async (unfinished, owner) => {
-    const fork = (target: string): Promise<string> =>
-      origin.repository === undefined
-        ? forkData(machine, owner, parent, target, origin, () => writeMark(executor, origin))
-        : forkFromRepository(executor, origin, origin.repository, {
-            at: unfinished,
-            owner,
-            target,
-            show,
-          });
+  await make(executor, instance, null, async (unfinished, owner, begin) => {
+    const fork = async (target: string): Promise<string> => {
+      const forked = await copyParent(executor, origin, { at: unfinished, owner, target, show });
+      begin(forked.moment);
+      return forked.detail;
+    };
     detail =
       from === null
         ? await fork(unfinished.data)
@@ -113,6 +109,25 @@ export async function cloneParent(
           );
   });
   return detail;
+}
+
+/**
+ * Makes the data of a fork from that of its parent.
+ *
+ * @param restored `at`: where what a repository has of it is fetched to
+ * @throws NotYet while its parent is starting or stopping; RepositoryProblem
+ */
+export function copyParent(
+  executor: Executor,
+  origin: Origin,
+  restored: Restored,
+): Promise<Forked> {
+  const { owner, target } = restored;
+  return origin.repository === undefined
+    ? forkData(executor.machine, owner, parentOf(executor, origin), target, origin, () =>
+        writeMark(executor, origin),
+      )
+    : forkFromRepository(executor, origin, origin.repository, restored);
 }
 
 /** Whether a fork is of another major version than its parent. */
@@ -178,8 +193,8 @@ export async function recoverInstance(
   return recovery.of === undefined ? `${source} in ${Date.now() - begunMs} ms` : source;
 }
 
-/** The service that gets the backups, and the data directory that a restore makes. */
-type Restored = Readonly<{
+/** Where backups are fetched to, and the data directory that is made. */
+export type Restored = Readonly<{
   at: InstancePaths;
   owner: Owner | null;
   target: string;
@@ -261,10 +276,11 @@ async function forkFromRepository(
   { parent, targetTime }: Origin,
   repositoryId: string,
   restored: Restored,
-): Promise<string> {
+): Promise<Forked> {
   const opened = await findRepository(repositories, repositoryId);
   const stanza = stanzaOf(parent, upgradeIn(machine.layout.service(parent)));
-  return copyFromRepository(machine, { ...opened, stanza }, targetTime, restored);
+  const detail = await copyFromRepository(machine, { ...opened, stanza }, targetTime, restored);
+  return { moment: targetTime ?? '', detail };
 }
 
 /**
@@ -328,35 +344,41 @@ async function make(
   { machine, issuer }: Executor,
   { spec, paths, installation, filesAs, listener }: NewInstance,
   ahead: Owner | null,
-  fill: (unfinished: InstancePaths, owner: Owner | null) => Promise<void>,
+  fill: (
+    unfinished: InstancePaths,
+    owner: Owner | null,
+    begin: (moment: string) => void,
+  ) => Promise<void>,
 ): Promise<void> {
   const unfinished = instancePaths(`${paths.root}.new`);
   await removeTree(unfinished.root, machine.cloneMethod);
   await mkdir(unfinished.root, { mode: 0o710 });
   const owner = await newOwner(machine, paths, ahead);
+  const marker: Marker = {
+    id: spec.id,
+    installation: installation.name,
+    provisioned: false,
+    parent: spec.origin?.parent ?? null,
+    began: null,
+    madeIn: await currentBoot(),
+    uid: owner?.name === SERVICE_USER ? owner.uid : null,
+    userOf: null,
+    recovery: spec.recovery?.id ?? null,
+    upgrade: spec.recovery?.upgrade ?? null,
+    exchange: null,
+  };
+  let began: string | null = null;
   try {
     await makeInstanceDirectories(owner, unfinished);
     await allDone([
       // First: once the marker names the parent, nothing that a fork needs of it is removed.
-      currentBoot().then((madeIn) =>
-        writeMarker(unfinished, {
-          id: spec.id,
-          installation: installation.name,
-          provisioned: false,
-          parent: spec.origin?.parent ?? null,
-          madeIn,
-          uid: owner?.name === SERVICE_USER ? owner.uid : null,
-          userOf: null,
-          recovery: spec.recovery?.id ?? null,
-          upgrade: spec.recovery?.upgrade ?? null,
-          exchange: null,
-        }),
-      ),
-      fill(unfinished, owner),
+      writeMarker(unfinished, marker),
+      fill(unfinished, owner, (moment) => (began = moment)),
       issueCertificate(issuer, listener).then((certificate) =>
         writeConfig(owner, unfinished, { ...filesAs(owner), ...certificate }),
       ),
     ]);
+    if (began !== null) await writeMarker(unfinished, { ...marker, began });
     await rename(unfinished.root, paths.root);
   } catch (error) {
     await removeTree(unfinished.root, machine.cloneMethod);

@@ -11,6 +11,7 @@ import { whyNotServed } from '../../../repository/pgbackrest.ts';
 import type { RunStep } from '../../run-step.ts';
 import { TRIAL_STEP, type ServiceSpec, type Upgrade } from '../../spec.ts';
 import { forkData } from '../backup/fork.ts';
+import { REPLACED, removeReplaced } from '../backup/aside-data.ts';
 import { isArchiveAway, linkBeside } from '../backup/linked-archive.ts';
 import { convert, whyNotConverted } from '../convert/convert.ts';
 import { discard } from '../host/clone.ts';
@@ -46,9 +47,14 @@ const itemsOf = ({ data, archive, snapshots }: InstancePaths) => [
 ];
 
 /** Where an upgrade has the new data until it is in place, and where it leaves the former data. */
-const placesOf = ({ machine }: Pick<Executor, 'machine'>, id: string, upgrade: string) => {
-  const former = join(machine.layout.aside(id), upgrade);
-  return { former, made: `${former}-made`, undone: `${former}-undone` };
+export const placesOf = (
+  { machine }: Pick<Executor, 'machine'>,
+  id: string,
+  { id: upgrade, reset }: Pick<Upgrade, 'id' | 'reset'>,
+) => {
+  const place = join(machine.layout.aside(id), upgrade);
+  const former = reset === undefined ? place : `${place}${REPLACED}`;
+  return { former, made: `${place}-made`, undone: `${place}-undone` };
 };
 
 /** A repository that takes longer for the last WAL keeps nobody from connecting. */
@@ -74,7 +80,7 @@ export async function convertInPlace(
     );
   return converting(executor, async () => {
     const owner = ownerOf(machine, paths);
-    const { made } = placesOf(executor, spec.id, upgrade.id);
+    const { made } = placesOf(executor, spec.id, upgrade);
     try {
       const lost = await describeLoss(executor, spec.id);
       await stopAll(executor, spec.id);
@@ -88,7 +94,7 @@ export async function convertInPlace(
       await executor.flush();
       // Once `exchange` is written, nothing more of the former data is sent.
       const unsent = await sending;
-      const marker = await markerOf(executor, spec.id);
+      const marker = await markerOfService(executor, spec.id);
       const exchange = { upgrade: upgrade.id, installation: to.name };
       await writeMarker(machine.layout.service(spec.id), { ...marker, exchange });
       return `${done}${lost}${unsent}`;
@@ -194,15 +200,16 @@ async function stopAll(executor: Executor, id: string): Promise<void> {
   }
 }
 
-async function markerOf({ machine }: Executor, id: string): Promise<Marker> {
+/** The marker of a service that has data. */
+export async function markerOfService({ machine }: Executor, id: string): Promise<Marker> {
   const marker = await readMarker(machine.layout.service(id));
   if (marker === null) throw new Error(`service ${id} has no directory of ours`);
   return marker;
 }
 
 /**
- * Exchanges the data of a service with that of an upgrade: with the new data, or for an undo with
- * the former data. Interrupted at any point, it goes on where it was.
+ * Exchanges the data of a service with that of an upgrade or a reset: with the new data, or for an
+ * undo with the former data. Interrupted at any point, it goes on where it was.
  *
  * @returns a line for the user
  * @throws Refused when the former data is not there any more
@@ -215,8 +222,8 @@ export async function exchangeData(
   const { machine } = executor;
   const { id } = spec;
   const service = machine.layout.service(id);
-  const found = await markerOf(executor, id);
-  const places = placesOf(executor, id, upgrade.id);
+  const found = await markerOfService(executor, id);
+  const places = placesOf(executor, id, upgrade);
   const isBack = found.upgrade === upgrade.id;
   const exchange = found.exchange ?? formerOrRefuse(executor, spec, upgrade, places.former);
   await stopAll(executor, id);
@@ -247,6 +254,11 @@ export async function exchangeData(
     upgrade: isBack ? upgrade.before : upgrade.id,
     exchange: null,
   });
+  if (upgrade.reset !== undefined) {
+    // A failure leaves it to the next round of the backups.
+    removeReplaced(machine, id).catch(() => undefined);
+    return 'the data of before is removed';
+  }
   const replaced = isBack ? 'the data since the upgrade' : 'the former data, with its snapshots,';
   return `${replaced} stays for the time in which a deleted service can be restored`;
 }
@@ -281,7 +293,7 @@ export async function tryUpgrade(
   const { machine, templates, rounds } = executor;
   const { id } = spec;
   const paths = primaryPaths(machine, id);
-  const marker = await markerOf(executor, id);
+  const marker = await markerOfService(executor, id);
   const installations = machine.installations.usable;
   const from = installationOf(installations, marker, { addons: [], major: majorOf(marker) });
   if (from === null) throw new Error(missingFor(installations, [], majorOf(marker)));

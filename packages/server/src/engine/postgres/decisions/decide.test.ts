@@ -23,6 +23,7 @@ const LOST: Step = {
     'its data is missing: mount its disk, bring its data back, or restore it from its backups ' +
     '(howdah service recover abcdefghij)',
 };
+const RESET = { id: 'reset', to: 18, undo: false, before: null, reset: ORIGIN };
 const RESTORED = { recovery: { id: 'restore', repository: 'off', at: null } };
 
 const TABLE: [string, PlacedSpec, Observation, Step][] = [
@@ -69,6 +70,36 @@ const TABLE: [string, PlacedSpec, Observation, Step][] = [
     spec(RESTORED),
     { ...DOWN, directory: 'incomplete', provisioned: false },
     { kind: 'discard' },
+  ],
+  [
+    'it runs, and gets the data of its parent',
+    spec({ upgrade: RESET }),
+    { ...WELL, upgrade: 'asked' },
+    { kind: 'cloneBeside', upgrade: RESET, origin: ORIGIN },
+  ],
+  [
+    'it does not run, and is to get the data of its parent: its password is read first',
+    spec({ upgrade: RESET }),
+    { ...DOWN, upgrade: 'asked' },
+    { kind: 'start' },
+  ],
+  [
+    'it is not connected, and is to get the data of its parent',
+    spec({ upgrade: RESET }),
+    { ...WELL, connected: false, upgrade: 'asked' },
+    { kind: 'connect' },
+  ],
+  [
+    'the data of its parent is there',
+    spec({ upgrade: RESET }),
+    { ...WELL, upgrade: 'made' },
+    { kind: 'exchange', upgrade: RESET },
+  ],
+  [
+    'it is paused before it gets the data of its parent',
+    spec({ upgrade: RESET, power: 'paused' }),
+    { ...DOWN, upgrade: 'asked' },
+    { kind: 'settled' },
   ],
   ['it is restored', spec(RESTORED), WELL, { kind: 'settled' }],
   [
@@ -395,7 +426,7 @@ test.each(TABLE)('%s', (_title, wanted, seen, step) => {
 });
 
 test('every step is in the table', () => {
-  const elsewhere = ['convert', 'exchange', 'openRelay', 'closeRelay'];
+  const elsewhere = ['convert', 'openRelay', 'closeRelay'];
   const kinds = [...elsewhere, ...TABLE.map(([, , , { kind }]) => kind)];
   for (const kind of Object.keys(STEP_NAME)) expect(kinds).toContain(kind);
 });

@@ -3,7 +3,7 @@
  * `applyStep` performs it.
  */
 import { EXTENSION_STEPS } from '../../engine.ts';
-import { UPGRADE_STEPS, type Origin, type Recovery, type Upgrade } from '../../spec.ts';
+import { RESET_STEP, UPGRADE_STEPS, type Origin, type Recovery, type Upgrade } from '../../spec.ts';
 import type { Phase, StopMode } from '../postmaster-file.ts';
 import type { PlacedSpec } from './placed-spec.ts';
 
@@ -102,6 +102,7 @@ export type Step =
   | { kind: 'setAside'; recovery: Recovery }
   | { kind: 'recover'; recovery: Recovery }
   | { kind: 'convert'; upgrade: Upgrade }
+  | { kind: 'cloneBeside'; upgrade: Upgrade; origin: Origin }
   | { kind: 'exchange'; upgrade: Upgrade }
   | { kind: 'own' }
   | { kind: 'writeFiles' }
@@ -147,6 +148,7 @@ export const STEP_NAME: Record<Exclude<Step['kind'], 'settled' | 'wait' | 'refus
   setAside: 'set data aside',
   recover: 'restore data',
   convert: UPGRADE_STEPS[0],
+  cloneBeside: RESET_STEP,
   exchange: UPGRADE_STEPS[1],
   own: 'change owner of files',
   writeFiles: 'write configuration',
@@ -221,13 +223,17 @@ export function decideReplaced({ power, recovery }: PlacedSpec, seen: Observatio
 }
 
 /**
- * A requested upgrade. Its steps stop the servers themselves: they keep running while it has to
- * wait for others. null: nothing is left of it to do.
+ * A requested upgrade or reset. Its steps stop the servers themselves: they keep running while it
+ * has to wait for others. null: nothing is left of it to do.
  */
 export function decideUpgrade({ power, upgrade }: PlacedSpec, seen: Observation): Step | null {
   if (upgrade === null || power === 'paused' || seen.upgrade === 'done') return null;
   if (seen.upgrade === 'made' || upgrade.undo) return { kind: 'exchange', upgrade };
-  return seen.directory === 'ours' ? { kind: 'convert', upgrade } : null;
+  if (seen.directory !== 'ours') return null;
+  const { reset: origin } = upgrade;
+  if (origin === undefined) return { kind: 'convert', upgrade };
+  // The server of the fork is asked for the password that the new data gets.
+  return seen.connected && seen.silentMs === null ? { kind: 'cloneBeside', upgrade, origin } : null;
 }
 
 /**

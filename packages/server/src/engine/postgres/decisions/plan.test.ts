@@ -35,6 +35,18 @@ test.each([
   ['create', {}, false, ['clone template', 'start PostgreSQL', 'set password']],
   ['create', { pooler: { port: 20003 } }, true, ['set password', 'start connection pooler']],
   ['fork', { origin }, false, ['clone parent', 'start PostgreSQL', 'set password']],
+  [
+    'reset',
+    { upgrade: { id: 'r', to: 18, undo: false, before: null, reset: origin } },
+    true,
+    ['clone parent, beside the service', 'exchange data', 'start PostgreSQL'],
+  ],
+  [
+    'reset',
+    { upgrade: { id: 'r', to: 18, undo: false, before: null, reset: origin } },
+    false,
+    ['start PostgreSQL', 'clone parent, beside the service', 'exchange data', 'start PostgreSQL'],
+  ],
   ['stop', { power: 'paused' }, true, ['stop PostgreSQL']],
   [
     'stop',

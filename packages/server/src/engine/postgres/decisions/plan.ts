@@ -111,6 +111,7 @@ function stateBefore(
       return { ...same, filesCurrent: false };
     case 'recover':
       return { ...same, hasPooler: false, isReplaced: true };
+    case 'reset':
     case 'upgrade':
     case 'undoUpgrade':
       return { ...same, upgrade: 'asked' };

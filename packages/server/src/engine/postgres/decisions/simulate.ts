@@ -83,6 +83,8 @@ export function afterStep(seen: Observation, step: Step): Observation {
       return { ...seen, ...NO_SERVER, directory: 'lost', provisioned: false, recovered: true };
     case 'convert':
       return { ...seen, ...NO_SERVER, pooler: null, upgrade: 'made' };
+    case 'cloneBeside':
+      return { ...seen, upgrade: 'made' };
     case 'exchange':
       return {
         ...seen,
@@ -90,7 +92,8 @@ export function afterStep(seen: Observation, step: Step): Observation {
         pooler: null,
         directory: 'ours',
         upgrade: 'done',
-        filesCurrent: false,
+        // Those of a reset stay, as its version does.
+        filesCurrent: step.upgrade.reset !== undefined && seen.filesCurrent,
       };
     case 'clone':
     case 'fork':

@@ -15,6 +15,9 @@ export function alterPassword(verifier: string): string {
   return `alter role ${ADMIN_ROLE} password '${verifier}'`;
 }
 
+/** The statement that leaves the admin role without a password: nobody can log in as it. */
+export const REMOVE_PASSWORD = `alter role ${ADMIN_ROLE} password null`;
+
 /**
  * The statement that sets the password so that its owner can connect with it: it also changes what
  * a session with the password of before may have set to keep them out. A read-only session could

@@ -202,6 +202,7 @@ async function makeSet(machine: Machine, id: string, parent: string): Promise<st
     installation,
     provisioned: true,
     parent: null,
+    began: null,
     madeIn: await currentBoot(),
     uid,
     userOf: parent,

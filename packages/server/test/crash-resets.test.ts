@@ -1,0 +1,4 @@
+// @module-tag slow
+import { testCrashesIn } from './crash-some.ts';
+
+await testCrashesIn('resets');
