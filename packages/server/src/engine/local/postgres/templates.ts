@@ -17,6 +17,7 @@ import { instancePaths, type InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
 import { localeOf } from '../../../domain/postgres/settings.ts';
 import { isErrno } from '../../../lib/processes.ts';
+import { writeText } from '../../../lib/untrusted-files.ts';
 import { chown, readFile, rename, writeFile } from '../host/root-files.ts';
 import { run } from '../../../lib/run.ts';
 import { configUsersOf } from '../host/users.ts';
@@ -192,6 +193,8 @@ async function fillTemplate(
     configUsersOf(machine.owner),
   );
   await writeConfig(machine.owner, paths, files);
+  const ownSettings = join(paths.data, 'postgresql.auto.conf');
+  await writeText(ownSettings, UNFLUSHED, machine.owner);
   const begunMs = Date.now();
   await launch(machine, machine.owner, paths, installation.bin, PLAIN_START);
   const state = await waitUntilReady(paths, 60_000);
@@ -207,7 +210,14 @@ async function fillTemplate(
   } finally {
     await stopServer(machine, server, 'fast', 60_000);
   }
+  await writeText(ownSettings, '', machine.owner);
 }
+
+/**
+ * The whole template is flushed at once when its server has stopped: PostgreSQL would flush each of
+ * its hundreds of new files.
+ */
+const UNFLUSHED = 'fsync = off\nfull_page_writes = off\n';
 
 /** Vacuum and extensions' scripts take their time on a slow disk. */
 const STATEMENT_LIMIT_MS = 600_000;
