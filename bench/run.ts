@@ -41,6 +41,7 @@ import { plain } from './plain.ts';
 import { pooler } from './pooler.ts';
 import { power } from './power.ts';
 import { recover } from './recover.ts';
+import { reset } from './reset.ts';
 import { spare } from './spare.ts';
 import { up } from './up.ts';
 import { wake } from './wake.ts';
@@ -55,6 +56,7 @@ const BENCHES: readonly Bench[] = [
   fork,
   forkTables,
   forkLoad,
+  reset,
   pitr,
   get,
   list,

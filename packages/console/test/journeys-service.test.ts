@@ -211,6 +211,37 @@ describe.skipIf(CHROMIUM === null)(`actions of a service in Chromium${NO_CHROMIU
     await page.getByText('PostgreSQL 98 is needed').first().waitFor();
   });
 
+  test('a fork is reset once its name is typed, and no other service has the button', async () => {
+    const parent = await installation.create({ name: 'of the fork', service_type: 'POSTGRES' });
+    const { data: fork } = await installation.client.POST(
+      '/projects/{project_id}/services/{service_id}/forkService',
+      {
+        params: { path: { project_id: installation.projectId, service_id: parent.service_id } },
+        body: { fork_strategy: 'NOW', name: 'to reset' },
+      },
+    );
+    const service = await installation.until(fork?.service_id ?? '', 'READY');
+    const { page } = await enter();
+    await openService(page, parent, 'settings');
+    await page.getByRole('button', { name: 'Delete…' }).waitFor();
+    expect(await page.getByRole('button', { name: 'Reset…' }).count()).toBe(0);
+    await openService(page, service, 'settings');
+    await page.getByText('Beginning of the fork').click();
+    await page.getByRole('button', { name: 'Reset…' }).click();
+    const dialog = page.getByRole('dialog', { name: 'Reset to reset' });
+    await dialog.getByText(/Everything that was written to the fork is lost/).waitFor();
+    await dialog.getByRole('textbox').fill('to reset');
+    const asked = page.waitForRequest('**/reset');
+    await dialog.getByRole('button', { name: 'Reset the fork' }).click();
+    expect((await asked).postDataJSON()).toEqual({ target: 'BEGINNING', confirm: 'to reset' });
+    await untilExpected('the fork is reset', async () =>
+      expect((await installation.operations(service.service_id))[0]).toMatchObject({
+        kind: 'reset',
+        status: 'succeeded',
+      }),
+    );
+  });
+
   test('a region on Kubernetes offers no fork of a snapshot that is to come', async () => {
     const service = await installation.create({ name: 'just made', addons: [] });
     const { page } = await enter();

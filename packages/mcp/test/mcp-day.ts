@@ -118,6 +118,15 @@ export async function changeFork(call: Call, shop: unknown): Promise<void> {
   expect(
     (await call('db_query', { service: 'shop', sql: 'select count(*) from orders' })).data['rows'],
   ).toEqual([['2']]);
+  expect(await call('reset_service', { service: 'try', confirm: 'shop' })).toMatchObject({
+    failed: true,
+    data: { code: 'REFUSED' },
+  });
+  const reset = await call('reset_service', { service: 'try', confirm: 'try' });
+  expect(reset.data).toMatchObject({ status: 'READY' });
+  expect(
+    (await call('db_query', { service: 'try', sql: 'select count(*) from orders' })).data['rows'],
+  ).toEqual([['2']]);
 
   expect(await call('delete_service', { service: 'try', confirm: 'shop' })).toMatchObject({
     failed: true,
