@@ -156,6 +156,7 @@ const CALLS_ON_A_SERVICE = [
   ['POST', '/start', undefined],
   ['POST', '/stop', undefined],
   ['POST', '/restart', undefined],
+  ['POST', '/reset', { target: 'NOW' }],
   ['POST', '/resize', { cpu_millis: 500 }],
   ['POST', '/enablePooler', undefined],
   ['POST', '/disablePooler', undefined],

@@ -315,6 +315,11 @@ test('a fork answers like a create, with its parent; backups match the document'
   const ready = await reach(fork, 'READY', 'QUEUED', 'CONFIGURING');
   expect(ready).not.toHaveProperty('initial_password');
   expect(ready['endpoint']).toEqual(forked.body['endpoint']);
+  expect(await call('POST', `/services/${fork}/reset`, { target: 'NOW' })).toMatchObject({
+    status: 202,
+    body: { status: 'CONFIGURING', endpoint: forked.body['endpoint'] },
+  });
+  await reach(fork, 'READY', 'CONFIGURING');
   await remove(fork);
   const restored = await call('POST', `/services/${fork}/restore`);
   expect(restored).toMatchObject({

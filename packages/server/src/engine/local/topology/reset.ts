@@ -114,6 +114,9 @@ async function makeData(
 /** The archive of the parent may get what is missing while the first recovery goes on. */
 const ATTEMPTS = 3;
 
+/** Jobs of extensions run in the fork, and not beside it. */
+const NO_JOBS = 'max_worker_processes = 0\n';
+
 /** Starts a server on the data, which recovers: what fails here fails beside the fork. */
 async function recover(
   executor: Executor,
@@ -126,8 +129,9 @@ async function recover(
   const { targetTime } = origin;
   for (let attempt = 1; ; attempt++) {
     const recovery = readText(join(copy.data, 'postgresql.auto.conf')) ?? '';
+    const settings = `${recovery}${NO_JOBS}`;
     try {
-      return await startPrivateServer(machine, owner, spec, copy, installation, recovery);
+      return await startPrivateServer(machine, owner, spec, copy, installation, settings);
     } catch (error) {
       await killCopy(machine, copy);
       const isBounded = targetTime !== null && origin.repository === undefined;
