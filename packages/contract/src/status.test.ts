@@ -153,7 +153,6 @@ function move(facts: Facts, event: Event): Facts | null {
       case 'resize':
       case 'upgrade':
       case 'move':
-        return begin(event.action);
       case 'enablePooler':
       case 'disablePooler':
       case 'setAutoSuspend':

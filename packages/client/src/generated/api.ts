@@ -714,6 +714,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/projects/{project_id}/services/{service_id}/reset": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Reset a fork to the data of its parent
+         * @description In its place: id, endpoint, password of tsdbadmin, size and end stay. The data of its parent is cloned beside the fork, of now, of the beginning of the fork or of a point in time, and then takes the place of its own, which is removed with its snapshots. Sessions end. If the data cannot be made, the fork stays as it was, and the operation says why. A paused fork is started.
+         */
+        post: operations["resetService"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/projects/{project_id}/services/{service_id}/upgrade": {
         parameters: {
             query?: never;
@@ -3399,6 +3419,21 @@ export interface components {
             /** @description the name of the service; a PROD service is recovered only with it */
             confirm?: string;
         };
+        ResetService: {
+            /**
+             * @description the state of its parent: of NOW, of the BEGINNING of the fork, or of a point in time (PITR)
+             * @default NOW
+             * @enum {string}
+             */
+            target?: "NOW" | "BEGINNING" | "PITR";
+            /**
+             * Format: date-time
+             * @description date-time, to the microsecond; for PITR, and only there
+             */
+            target_time?: string;
+            /** @description the name of the fork; a PROD fork is reset only with it */
+            confirm?: string;
+        };
         UpgradeService: {
             /** @description the major version of PostgreSQL, 16 or newer; a newer major version; GET /regions lists them */
             pg_version?: string;
@@ -3416,7 +3451,7 @@ export interface components {
         Operation: {
             id: string;
             /** @enum {string} */
-            kind: "create" | "adopt" | "fork" | "start" | "stop" | "restart" | "recover" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "move" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "setPurpose" | "rename" | "setExpiry" | "setAutoSuspend" | "setBackupRetention" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
+            kind: "create" | "adopt" | "fork" | "start" | "stop" | "restart" | "recover" | "reset" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "move" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "setPurpose" | "rename" | "setExpiry" | "setAutoSuspend" | "setBackupRetention" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
             service_id: string;
             /** @enum {string} */
             status: "queued" | "running" | "succeeded" | "failed";
@@ -3643,7 +3678,7 @@ export interface components {
             /** @description the actions on services that a region may lack */
             actions: {
                 /** @enum {string} */
-                action: "forkNow" | "forkPast" | "enablePooler" | "setHA" | "switchover" | "drill" | "attachToVPC" | "attachToAllowList" | "verifyBackup" | "runBackup" | "createReplicaSet" | "query" | "enableExtension" | "disableExtension" | "setAutoSuspend";
+                action: "forkNow" | "forkPast" | "reset" | "enablePooler" | "setHA" | "switchover" | "drill" | "attachToVPC" | "attachToAllowList" | "verifyBackup" | "runBackup" | "createReplicaSet" | "query" | "enableExtension" | "disableExtension" | "setAutoSuspend";
                 available: boolean;
                 /** @description why it is not possible here, and what adds it */
                 reason?: string;
@@ -4214,7 +4249,7 @@ export interface components {
             /** @description null: none, since nothing would change, or the call changes no service */
             operation: {
                 /** @enum {string} */
-                kind: "create" | "adopt" | "fork" | "start" | "stop" | "restart" | "recover" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "move" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "setPurpose" | "rename" | "setExpiry" | "setAutoSuspend" | "setBackupRetention" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
+                kind: "create" | "adopt" | "fork" | "start" | "stop" | "restart" | "recover" | "reset" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "move" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "setPurpose" | "rename" | "setExpiry" | "setAutoSuspend" | "setBackupRetention" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
                 /** @description null: it would be made */
                 service_id: string | null;
                 /** @description the steps, if nothing is in the way */
@@ -11309,6 +11344,169 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": components["schemas"]["RecoverService"];
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Service"];
+                };
+            };
+            /** @description INVALID_REQUEST, INVALID_STATE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description FORBIDDEN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description NOT_FOUND */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description METHOD_NOT_ALLOWED */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the request was not complete in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNSUPPORTED_MEDIA_TYPE */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE_HERE, LIMIT_EXCEEDED */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description RATE_LIMITED */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the headers are larger than 8 KiB */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    resetService: {
+        parameters: {
+            query?: {
+                /** @description true: nothing is changed; the answer describes the change */
+                dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
+            };
+            header?: {
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                project_id: string;
+                service_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ResetService"];
             };
         };
         responses: {
@@ -20896,7 +21094,7 @@ export interface operations {
                 /** @description from the header Link */
                 cursor?: string;
                 service_id?: string;
-                kind?: "create" | "adopt" | "fork" | "start" | "stop" | "restart" | "recover" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "move" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "setPurpose" | "rename" | "setExpiry" | "setAutoSuspend" | "setBackupRetention" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
+                kind?: "create" | "adopt" | "fork" | "start" | "stop" | "restart" | "recover" | "reset" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "move" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "setPurpose" | "rename" | "setExpiry" | "setAutoSuspend" | "setBackupRetention" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
                 status?: "queued" | "running" | "succeeded" | "failed";
             };
             header?: never;
