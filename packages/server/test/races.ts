@@ -364,6 +364,10 @@ export const CALLS: Record<string, Call> = {
     ...noting('setExpiry', 'setExpiry', () => ({})),
     body: () => ({ expires_at: null }),
   },
+  'never sleep': {
+    ...changing('setAutoSuspend', 'setAutoSuspend', () => null),
+    body: () => ({ auto_suspend_seconds: null }),
+  },
   retention: {
     ...noting('setBackupRetention', 'setBackupRetention', (_, { hasRetention }) =>
       hasRetention ? { hasRetention: false } : null,
