@@ -43,8 +43,8 @@ export const LIFETIME_PLANTS: readonly Plant[] = [
     edits: [
       {
         file: `${SERVER}/services/lifetimes.ts`,
-        from: '  if (used < most) return;\n',
-        to: '  if (used < most * 1000) return;\n',
+        from: '  if (used + more <= most) return;\n',
+        to: '  if (used + more <= most * 1000) return;\n',
       },
     ],
     caughtBy: {

@@ -12,8 +12,11 @@ type Reached = Pick<Schemas['Service'], 'endpoint' | 'vpc_endpoint' | 'connectio
 export type Address = {
   host: string;
   port: number;
-  /** Only the answer to a create or fork has it. */
+  /** Only the answer to a create, a fork or a lease has it. */
   password?: string;
+  /** A lease may have a role and a database of its own; by default those of every service. */
+  user?: string;
+  database?: string;
   /** The CA certificate that verifies the server's; null: it is not on this machine. */
   ca: string | null;
 };
@@ -69,8 +72,8 @@ export function variablesOf(address: Address): Variables {
   return {
     PGHOST: address.host,
     PGPORT: String(address.port),
-    PGUSER: ADMIN_ROLE,
-    PGDATABASE: DATABASE_NAME,
+    PGUSER: address.user ?? ADMIN_ROLE,
+    PGDATABASE: address.database ?? DATABASE_NAME,
     ...(address.password === undefined ? {} : { PGPASSWORD: address.password }),
     ...(address.ca === null
       ? { PGSSLMODE: 'require' }

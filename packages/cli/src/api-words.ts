@@ -12,6 +12,7 @@ const LISTS: readonly [call: RegExp, command: string][] = [
   [/^\/projects\/\S+\/allow-lists$/, 'howdah allow-list list'],
   [/^\/projects\/\S+\/exporters$/, 'howdah exporter list'],
   [/^\/projects\/\S+\/webhooks$/, 'howdah webhook list'],
+  [/^\/projects\/\S+\/leases$/, 'howdah lease list'],
   [/\/alerts\/destinations$/, 'howdah alert destination list'],
   [/deliveries$/, 'howdah webhook deliveries WEBHOOK'],
   [/^\/projects\/\S+\/operations$/, 'howdah operation list'],

@@ -14,6 +14,8 @@ const ARGUMENTS: Readonly<Record<string, string>> = {
   exporter: 'its id or name',
   peering: 'its id',
   operation: 'its id',
+  lease: 'its id',
+  command: 'a program and its arguments, after --',
   webhook: 'its id or URL',
   destination: 'its id or name',
   rule: 'its name; howdah alert rules shows them',

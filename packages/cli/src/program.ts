@@ -32,6 +32,7 @@ const MODULES: Readonly<Record<string, Readonly<Record<string, () => Promise<Dec
   'Databases:': {
     service: async () => (await import('./commands/service.ts')).addService,
     checkout: async () => (await import('./commands/checkout.ts')).addCheckout,
+    lease: async () => (await import('./commands/lease.ts')).addLease,
     'replica-set': async () => (await import('./commands/replica-set.ts')).addReplicaSet,
     backup: async () => (await import('./commands/backup.ts')).addBackup,
     extension: async () => (await import('./commands/extension.ts')).addExtension,

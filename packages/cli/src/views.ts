@@ -346,6 +346,19 @@ export const SIMULATION_VIEW: View<Schemas['Simulation']> = {
   ],
 };
 
+export const LEASE_VIEW: View<Schemas['Lease']> = {
+  noun: 'lease',
+  columns: [
+    ['ID', ({ id }) => id],
+    ['FROM', ({ from }) => from],
+    ['RESET', ({ reset }) => reset],
+    ['READY', ({ ready, problem }) => (ready ? 'yes' : (problem ?? 'not yet'))],
+    ['ENDPOINT', ({ endpoint }) => placeOf(endpoint)],
+    ['DATABASE', ({ database }) => database],
+    ['ENDS', ({ expires_at: at }) => (at === undefined ? '' : relative(at))],
+  ],
+};
+
 export const WEBHOOK_VIEW: View<Schemas['Webhook']> = {
   noun: 'webhook',
   columns: [

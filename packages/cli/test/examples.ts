@@ -236,6 +236,21 @@ export const repository = {
   problem: null,
 };
 
+export const lease = {
+  id: 'k3v9x2m1qa',
+  project_id: 'n765kku04j',
+  from: 'linltu4hxx',
+  reset: 'server',
+  service_id: 'k3v9x2m1qa',
+  endpoint: { host: '127.0.0.1', port: 5451 },
+  database: 'tsdb',
+  role: 'tsdbadmin',
+  ready: true,
+  created: AT,
+  created_by: 'HDexample',
+  expires_at: AT,
+};
+
 export const webhook = {
   id: '7',
   url: 'https://example.com/hook',

@@ -195,6 +195,12 @@ const CALLS: readonly Row[] = [
   row('createPeering', 'peering create office --peer 1002'),
   row('deletePeering', 'peering delete office 2001'),
   row('streamEvents', 'events'),
+  row('takeLeases', 'lease take orders --ttl 10m'),
+  row('listLeases', 'lease list'),
+  row('getLease', 'lease get k3v9x2m1qa'),
+  row('extendLeases', 'lease extend 10m k3v9x2m1qa'),
+  row('returnLeases', 'lease return k3v9x2m1qa zzzzzzzzzz'),
+  row('returnLease', 'lease return k3v9x2m1qa'),
   row('listWebhooks', 'webhook list'),
   row(
     'createWebhook',

@@ -30,6 +30,8 @@ export type Target = {
   port: number;
   /** By default {@link DATABASE_NAME}; poolers have another one for pools by transaction. */
   database?: string;
+  /** By default {@link ADMIN_ROLE}; a lease in a shared server has a role of its own. */
+  user?: string;
   /**
    * The file of the CA certificate of the installation. null: the connection is encrypted, but the
    * server's certificate is not verified.
@@ -49,7 +51,8 @@ export function placeOf({ host, port }: Pick<Target, 'host' | 'port'>): string {
  */
 export function uriOf(target: Target, password: string | null): string {
   // Generated passwords are URL-safe; others may not be.
-  const user = password === null ? ADMIN_ROLE : `${ADMIN_ROLE}:${encoded(password)}`;
+  const role = target.user ?? ADMIN_ROLE;
+  const user = password === null ? role : `${role}:${encoded(password)}`;
   return `postgres://${user}@${placeOf(target)}/${databaseOf(target)}?${modeOf(target)}`;
 }
 

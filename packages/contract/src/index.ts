@@ -22,6 +22,7 @@ export * from './schemas/errors-and-endpoints.ts';
 export * from './schemas/exporters.ts';
 export * from './schemas/extensions.ts';
 export * from './schemas/installation.ts';
+export * from './schemas/leases.ts';
 export * from './schemas/simulation.ts';
 export * from './schemas/sleep.ts';
 export * from './simulated.ts';

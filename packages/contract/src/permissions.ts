@@ -121,6 +121,13 @@ export const ACCESS = {
   listDeletedServices: 'read',
   listMembers: 'read',
   forkService: 'fork',
+  takeLeases: 'fork',
+  listLeases: 'read',
+  getLease: 'read',
+  // A fork_only key extends and returns leases that it took (services/leases.ts).
+  extendLeases: 'fork',
+  returnLeases: 'fork',
+  returnLease: 'fork',
   listBackups: 'read',
   listBackupRegions: 'read',
   // The next two change nothing: each repository has the backups of all services.

@@ -98,6 +98,13 @@ import {
   SeriesDetailsSchema,
   SeriesSchema,
 } from './schemas/monitoring.ts';
+import {
+  ExtendLeasesBody,
+  LeaseSchema,
+  LeasesSchema,
+  ReturnLeasesBody,
+  TakeLeasesBody,
+} from './schemas/leases.ts';
 import { OperationSchema } from './schemas/operations.ts';
 import {
   CreateReplicaSetBody,
@@ -276,4 +283,9 @@ export const NAMED_SCHEMAS = [
   ApproveLoginBody,
   MemberSchema,
   DeletedServiceSchema,
+  LeaseSchema,
+  LeasesSchema,
+  TakeLeasesBody,
+  ExtendLeasesBody,
+  ReturnLeasesBody,
 ] as const;

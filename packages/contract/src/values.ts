@@ -156,3 +156,7 @@ export const NETWORK_PATTERN = `^(${IPV4}/${SIZE_4}|(${IPV6})/${SIZE_6})$`;
  * The form of restore certificates, and of their page. A change of either takes another number.
  */
 export const CERTIFICATE_FORMAT = 'howdah restore certificate 1';
+
+/** The own part of each lease: a server, or a database in a server that leases share. */
+export const LEASE_RESETS = ['server', 'database'] as const;
+export type LeaseReset = (typeof LEASE_RESETS)[number];

@@ -14,6 +14,7 @@ import { createTrials } from './reconcile/concurrent-operations.ts';
 import { createSuspensions } from './reconcile/suspensions.ts';
 import { createVerifier } from './reconcile/verifier.ts';
 import { createVpcs } from './reconcile/vpcs.ts';
+import { createWarmForks } from './reconcile/warm-forks.ts';
 import { createWatch } from './reconcile/warnings.ts';
 import type { Startup } from './startup.ts';
 import type { Store } from './store/database.ts';
@@ -100,6 +101,7 @@ function createTasks({ config, store, log, rounds, sealer }: Control, region: Re
       ended: warnings.look,
     }),
     trials: createTrials(tools),
+    warmForks: createWarmForks(store, region, log, rounds),
   };
 }
 

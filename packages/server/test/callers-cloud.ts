@@ -397,6 +397,7 @@ export async function setUp(): Promise<void> {
   };
   // The operator's; its calls are made in api-shapes.test.ts.
   things['repository_id'] = { ours: newId(), theirs: newId() };
+  things['lease_id'] = { ours: newId(), theirs: newId() };
   things['region_code'] = { ours: 'kube', theirs: 'kube' };
   things['webhook_id'] = { ours: await newWebhook(OURS), theirs: await newWebhook(THEIRS) };
   things['delivery_id'] = {

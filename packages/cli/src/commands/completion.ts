@@ -140,6 +140,14 @@ const LISTERS: Readonly<Record<string, Lister>> = {
 
   rule: async () => ALERT_RULE_NAMES.map((value) => ({ value, about: '' })),
 
+  lease: async (connection) => {
+    const params = ofProject(connection);
+    const leases = await answered(
+      connection.client.GET('/projects/{project_id}/leases', { params }),
+    );
+    return leases.map(({ id, from }) => ({ value: id, about: from }));
+  },
+
   webhook: async (connection) => {
     const webhooks = await WEBHOOKS.list(connection);
     return webhooks.map(({ id, url }) => ({ value: id, about: url }));

@@ -52,6 +52,7 @@ import { installationRoutes, refusedRoutes, simulationRoutes } from './routes/in
 import { keyRoutes, memberRoutes, projectRoutes } from './routes/projects.ts';
 import { kubernetesRegionRoutes } from './routes/kubernetes-regions.ts';
 import { repositoryRoutes } from './routes/repositories.ts';
+import { leaseRoutes } from './routes/leases.ts';
 import { replicaSetRoutes } from './routes/replica-sets.ts';
 import { serviceRoutes } from './routes/services.ts';
 import { webhookRoutes } from './routes/webhooks.ts';
@@ -175,6 +176,7 @@ function apiRoutes(
   replicaSetRoutes(api, context);
   operationRoutes(api, context);
   eventRoutes(api, context);
+  leaseRoutes(api, context);
   webhookRoutes(api, context);
   alertRoutes(api, context);
   repositoryRoutes(api, context);

@@ -97,6 +97,7 @@ export function callerOf(request: FastifyRequest): Caller {
     projectId: key.project_id,
     confirm: confirmedName(request),
     operates: key.operator && key.role === 'admin',
+    forkOnly: key.fork_only,
     bounds: {
       serviceTtlSeconds: key.service_ttl_seconds,
       maxTtlSeconds: key.max_service_ttl_seconds,

@@ -462,6 +462,25 @@ export interface Networks {
   converge(specs: readonly VpcSpec[]): Promise<string[]>;
 }
 
+/** Copies of services that are taken for tests. */
+export interface Leasing {
+  /**
+   * Names the transactions of a running service that have ended: as long as it is the same, so is
+   * the data.
+   *
+   * @throws EngineUnavailable
+   */
+  committed(id: string): Promise<string>;
+  /**
+   * Sets the password of the admin role in a running service that nobody has used yet.
+   *
+   * @throws EngineUnavailable
+   */
+  setUnusedPassword(id: string, verifier: string): Promise<void>;
+  /** The memory of the machine, and how much of it is free. */
+  memory(): { freeMemoryBytes: number; memoryBytes: number };
+}
+
 export interface Engine {
   readonly capabilities: Capabilities;
   readonly lifecycle: Lifecycle;
@@ -481,6 +500,8 @@ export interface Engine {
   readonly storageGuard: StorageGuard | null;
   /** null: its VPCs are no networks of their own (the capability `vpc`). */
   readonly networks: Networks | null;
+  /** null: no leases of its services are taken. */
+  readonly leasing: Leasing | null;
   readonly moves: Moves;
   /** null: its services never fall asleep; the action `setAutoSuspend` says why. */
   readonly sleep: Sleeping | null;

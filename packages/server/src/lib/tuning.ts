@@ -35,6 +35,7 @@ export const ROUNDS = {
   upgradeTrials: { everyMs: SECOND_MS, why: 'an operation that a user asked for begins at once' },
   expiries: { everyMs: 5 * SECOND_MS, why: 'a service ends within seconds of its time' },
   suspensions: { everyMs: 2 * SECOND_MS, why: 'a service sleeps within seconds of its time' },
+  warmForks: { everyMs: SECOND_MS, why: 'the next test takes the place of the one before' },
   wantedOperations: { everyMs: SECOND_MS, why: 'a cancelled operation ends at once' },
 
   // One for the control plane.

@@ -13,7 +13,7 @@ import { notableWaits } from '../domain/service/waits.ts';
 import {
   listAwakeServices,
   listParentsOfUnfinishedForks,
-  readStorageGb,
+  readBackedUpStorageGb,
 } from '../store/service-lists.ts';
 import { changeService, lockService } from '../store/services.ts';
 import type { Log } from '../lib/log.ts';
@@ -165,7 +165,7 @@ async function keepAllBackups(sampler: Sampler, closing: AbortSignal): Promise<v
 async function keepBackups({ store, region, log, warn }: Sampler, id: string): Promise<void> {
   try {
     const removes = !(await listParentsOfUnfinishedForks(store.db)).has(id);
-    const storageGb = await readStorageGb(store.db, id);
+    const storageGb = await readBackedUpStorageGb(store.db, id);
     if (storageGb === null) return;
     const rules = { removes, quotaBytes: storageGb * 1e9 };
     if (await region.engine.backups.keep(id, rules)) await warn(id);

@@ -24,6 +24,8 @@ export type Caller = {
   confirm: string | null;
   /** Whether it is an admin key of the operator project. */
   operates: boolean;
+  /** Whether the key changes nothing but what it has made. */
+  forkOnly: boolean;
   /** The bounds of the services that the key makes. */
   bounds: KeyBounds;
   /** Whether a size is accepted that has no room on its machine. */

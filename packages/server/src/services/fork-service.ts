@@ -118,7 +118,7 @@ export async function forkService(
 }
 
 /** The networks of a fork: a copy must be as private as its parent. */
-async function networkOfFork(
+export async function networkOfFork(
   tx: Tx,
   region: Region,
   { projectId }: Caller,

@@ -28,22 +28,24 @@ export function setExpiry(
 }
 
 /**
- * Refuses a service beyond the number that its key may have. Concurrent calls of the key wait.
+ * Refuses services beyond the number that their key may have. Concurrent calls of the key wait.
  *
+ * @param more how many are made
  * @throws ApiError LIMIT_EXCEEDED
  */
 export async function keepWithinKey(
   tx: Tx,
   { publicKey, bounds: { maxServices: most } }: Pick<Caller, 'publicKey' | 'bounds'>,
+  more = 1,
 ): Promise<void> {
   if (most === null) return;
   await lockServicesMadeBy(tx, publicKey);
   const used = await countServicesMadeBy(tx, publicKey);
-  if (used < most) return;
+  if (used + more <= most) return;
   throw new ApiError(
     'LIMIT_EXCEEDED',
     `services: this key has made ${used} that are there, and may have ${most}; delete one that ` +
       'is not needed, or use another key',
-    { limit: 'max_services', allowed: most, used, wanted: used + 1 },
+    { limit: 'max_services', allowed: most, used, wanted: used + more },
   );
 }

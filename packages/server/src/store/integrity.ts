@@ -58,6 +58,12 @@ export function settledServices(before: Expected, after: Expected): Expected['se
   );
 }
 
+/** A fork that is being made for leases has no operation that would say so. */
+const STATUS = `case
+  when project_id is null and not deleting and not provisioned
+    and exists (select from leased_servers l where l.service_id = s.id)
+  then 'CONFIGURING' else status end`;
+
 /** Reads the metadata database of an installation, whether or not its control plane runs. */
 export async function readExpected(connection: ClientConfig): Promise<Expected> {
   const client = new Client({ ...connection, application_name: 'howdah audit' });
@@ -65,7 +71,7 @@ export async function readExpected(connection: ClientConfig): Promise<Expected> 
   await client.connect();
   try {
     const services = await client.query<Expected['services'][number]>(
-      `select id, project_id as "projectId", region_code as region, status, port, pooler,
+      `select id, project_id as "projectId", region_code as region, ${STATUS} as status, port, pooler,
          pooler_port as "poolerPort", power, suspended_at is not null as asleep,
          project_id is null as spare,
          operation_id as "operationId",

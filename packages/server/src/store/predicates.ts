@@ -16,8 +16,27 @@ export const isIn =
 /** Belongs to a project: neither a spare nor a service whose data is being removed for good. */
 export const isOwned: Predicate = (where) => where('project_id', 'is not', null);
 
+/** Kept for the next create, and not for the next lease. */
 export const isSpare: Predicate = (where) =>
-  where.and([where('project_id', 'is', null), where('deleting', '=', false)]);
+  where.and([
+    where('project_id', 'is', null),
+    where('deleting', '=', false),
+    where.not(isForLeases(where)),
+  ]);
+
+/** A fork for leases, taken or not. */
+export const isForLeases: Predicate = () =>
+  sql<SqlBool>`exists (select from leased_servers l where l.service_id = services.id)`;
+
+/**
+ * A lease of less than a day has no backups: nobody restores it. A lease that is extended beyond
+ * that, or that was given no end, has backups.
+ */
+export const isPassing: Predicate = (where) =>
+  where.and([
+    isForLeases(where),
+    sql<SqlBool>`coalesce(services.expires_at <= services.created + interval '1 day', false)`,
+  ]);
 
 /** Not a read replica set. */
 export const isNoReplicaSet: Predicate = (where) => where('parent_id', 'is', null);

@@ -1,6 +1,7 @@
 /** The SQL of repositories, where backups are kept off the machine. There are few. */
 import { sql, type Selectable } from 'kysely';
 import type { ServiceRow } from '../domain/service/row.ts';
+import { isPassing } from './predicates.ts';
 import type { Db, Tables, Tx } from './tables.ts';
 
 export type RepositoryRow = Selectable<Tables['repositories']>;
@@ -158,7 +159,7 @@ export type ShippedService = Pick<ServiceRow, 'id' | 'backup_retention_days'> & 
 };
 
 /**
- * The services of a region with backups of their own: not sets, spares, and lost ones. Deleted ones
+ * The services of a region with backups of their own: not sets, spares, leases, and lost ones. Deleted ones
  * are among them: their last WAL is archived when they stop.
  */
 export async function servicesWithBackups(db: Db, region: string): Promise<ShippedService[]> {
@@ -172,6 +173,7 @@ export async function servicesWithBackups(db: Db, region: string): Promise<Shipp
       .where('purge', '=', false)
       .where('kept', 'is', null)
       .where('recovery', 'is', null)
+      .where((where) => where.not(isPassing(where)))
       // PROD first: a repository that is far behind gets what matters most.
       .orderBy(sql`environment = 'PROD'`, 'desc')
       .orderBy('id')

@@ -9,6 +9,7 @@ import {
   isMeantToRun,
   isNoReplicaSet,
   isOwned,
+  isPassing,
   mustRun,
 } from './predicates.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
@@ -103,12 +104,13 @@ export async function listStorageQuotas(
   }));
 }
 
-/** The storage quota of a service, in gigabytes; null: it is gone. */
-export async function readStorageGb(db: Db, id: string): Promise<number | null> {
+/** The storage quota of a service with backups, in gigabytes; null: it is gone, or has none. */
+export async function readBackedUpStorageGb(db: Db, id: string): Promise<number | null> {
   const row = await db
     .selectFrom('services')
     .select('storage_gb')
     .where('id', '=', id)
+    .where((where) => where.not(isPassing(where)))
     .executeTakeFirst();
   return row?.storage_gb ?? null;
 }

@@ -135,6 +135,22 @@ export async function changeService(
   return tx.selectFrom('services').selectAll().where('id', '=', after.id).executeTakeFirstOrThrow();
 }
 
+/** The region of a service of a project; null: it has no such service. */
+export async function readPlace(
+  db: Db,
+  projectId: string,
+  id: string,
+): Promise<Pick<ServiceRow, 'region_code'> | null> {
+  const row = await db
+    .selectFrom('services')
+    .select('region_code')
+    .where('id', '=', id)
+    .where('project_id', '=', projectId)
+    .where(isListed)
+    .executeTakeFirst();
+  return row ?? null;
+}
+
 /** The backups of a deleted service whose data was removed from this machine; null: it was not. */
 export async function readKept(db: Db, id: string): Promise<Kept | null> {
   const row = await db

@@ -7,13 +7,14 @@ import type {
   ErrorCode,
   EventType,
   ExporterType,
+  LeaseReset,
   PeeringStatus,
   Placement,
   QuietHours,
   RepositoryType,
   Role,
 } from '@howdah/contract';
-import { type ColumnType, type Generated, Kysely, type Transaction } from 'kysely';
+import { type ColumnType, type Generated, Kysely, type Selectable, type Transaction } from 'kysely';
 import type { RuleSettings } from '../domain/alerts/conditions.ts';
 import type { ShownConfig } from '../domain/alerts/document.ts';
 import type { AlertMessage } from '../domain/alerts/messages.ts';
@@ -158,6 +159,30 @@ export interface Tables {
     | 'read_replica_sets'
     | 'warnings'
   >;
+  leased_servers: { service_id: string; parent_id: string; committed: string | null };
+  lease_demands: {
+    parent_id: string;
+    peak: number;
+    taken_at: Generated<Date>;
+    committed: string | null;
+  };
+  /** A view. */
+  leases: Readonly<{
+    id: string;
+    project_id: string;
+    parent_id: string;
+    reset: LeaseReset;
+    service_id: string;
+    host: string;
+    port: number;
+    database: string;
+    role: string;
+    ready: boolean;
+    problem: string | null;
+    created: Date;
+    created_by: string | null;
+    expires_at: Date | null;
+  }>;
   operations: TableOf<OperationRow, 'created' | 'not_carried', 'steps' | 'request'>;
   vpcs: {
     /** A bigint, which is read as text. */
@@ -381,6 +406,9 @@ export interface Tables {
     write_wait_millis: number | null;
   };
 }
+
+/** A lease, as the view shows it. */
+export type LeaseRow = Selectable<Tables['leases']>;
 
 /** Either the database or a transaction in it. */
 export type Db = Kysely<Tables>;

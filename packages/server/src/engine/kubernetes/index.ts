@@ -132,6 +132,7 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     storage: createStorage(region),
     storageGuard: null,
     networks: null,
+    leasing: null,
     moves: createMoves(region),
     sleep: null,
     simulation: null,

@@ -32,6 +32,7 @@ import { reclaimUsers, ownerOf } from './host/users.ts';
 import { convergeCopy } from './copy/converge.ts';
 import { hasCopy } from './copy/copy-directory.ts';
 import { createExtensions } from './extensions.ts';
+import { createLeasing } from './leasing.ts';
 import { createLocal, type Local, type LocalEngineOptions } from './local.ts';
 import { createMoves } from './moves.ts';
 import { makeNetworks } from './network/networks.ts';
@@ -124,6 +125,7 @@ function createFacets(local: Local, options: LocalEngineOptions): Engine {
     offMachine,
     storage: createStorage(local),
     storageGuard: createStorageGuard(local),
+    leasing: createLeasing(local),
     moves: createMoves(local),
     sleep: createSleeping(local),
     simulation: null,

@@ -127,6 +127,7 @@ export function createModelEngine(options: ModelEngineOptions): ModelEngine {
     storage: createStorage(model, open),
     storageGuard: null,
     networks: createNetworks(model, open),
+    leasing: null,
     moves: UNMOVABLE,
     sleep: null,
     simulation: createControl(model, open),

@@ -1,0 +1,38 @@
+/** The facts that leases need: the commits of their parents, and the memory of the machine. */
+import { freemem, totalmem } from 'node:os';
+import { EngineUnavailable, type Leasing } from '../engine.ts';
+import { NoAnswer } from '../postgres/sessions/monitor.ts';
+import { alterPassword } from '../postgres/sessions/password.ts';
+import { memberKey } from './host/layout.ts';
+import type { Local } from './local.ts';
+
+/**
+ * Each commit that changes data moves the end of the snapshot, or takes a transaction out of those
+ * that were under way.
+ */
+const COMMITTED = 'select pg_current_snapshot()::text as committed';
+
+export function createLeasing({
+  machine: { layout },
+  topology: { monitor },
+}: Pick<Local, 'machine' | 'topology'>): Leasing {
+  const ask = async (id: string, text: string): Promise<{ committed?: string }[]> => {
+    try {
+      return await monitor.query(memberKey(id, layout.primaryOf(id)), text);
+    } catch (error) {
+      if (!(error instanceof NoAnswer)) throw error;
+      throw new EngineUnavailable(error.message, { cause: error });
+    }
+  };
+  return {
+    committed: async (id) => {
+      const [row] = await ask(id, COMMITTED);
+      if (row?.committed === undefined) throw new EngineUnavailable('it answered without a row');
+      return row.committed;
+    },
+    setUnusedPassword: async (id, verifier) => {
+      await ask(id, alterPassword(verifier));
+    },
+    memory: () => ({ freeMemoryBytes: freemem(), memoryBytes: totalmem() }),
+  };
+}

@@ -1,0 +1,249 @@
+/** Leases: copies of a service that are taken for tests and returned after them. */
+import { createClient, type Schemas } from '@howdah/client';
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { callerOf } from './harness-caller.ts';
+import { connectTo, type Installation } from './harness.ts';
+import { openMetadata } from './metadata.ts';
+import { share } from './shared.ts';
+import { until, untilExpected } from './until.ts';
+
+let cloud: Installation;
+let metadata: Awaited<ReturnType<typeof openMetadata>>;
+beforeAll(async () => {
+  cloud = await share();
+  metadata = await openMetadata(cloud.home);
+});
+afterEach(async () => {
+  await cloud.tidy();
+  // Without their parents, warm forks go.
+  await until('no fork is warm', async () => {
+    await cloud.round('warmForks');
+    return (await warmForks()).length === 0;
+  });
+});
+afterAll(async () => {
+  await metadata?.close();
+  expect(await cloud?.destroy()).toEqual([]);
+});
+
+type Lease = Schemas['Lease'];
+type Parent = { id: string; password: string };
+
+/** A service with a table of a hundred rows. */
+async function parentOf(name: string): Promise<Parent> {
+  const made = await cloud.create({ name, service_type: 'POSTGRES' });
+  const client = await connectTo(cloud, made, made.initial_password);
+  await client.query('create table items as select generate_series(1, 100) as id');
+  await client.end();
+  return { id: made.service_id, password: made.initial_password };
+}
+
+const params = () => ({ path: { project_id: cloud.projectId } });
+
+async function take(parent: Parent, body: Partial<Schemas['TakeLeases']> = {}): Promise<Lease[]> {
+  const { data } = await cloud.client.POST('/projects/{project_id}/leases', {
+    params: params(),
+    body: { from: parent.id, ...body },
+  });
+  return data?.leases ?? [];
+}
+
+const giveBack = (ids: readonly string[]) =>
+  cloud.request('POST', '/leases/return', { lease_ids: ids });
+
+async function listed(): Promise<Lease[]> {
+  const { data } = await cloud.client.GET('/projects/{project_id}/leases', { params: params() });
+  return data ?? [];
+}
+
+/** Runs a statement in a lease, as a test does. @returns the first column of its rows */
+async function inLease(lease: Lease, sql: string): Promise<unknown[]> {
+  const { role: user, database, initial_password: password = '' } = lease;
+  const client = await connectTo(cloud, lease, password, { user, database });
+  try {
+    const { rows } = await client.query<unknown[]>({ text: sql, rowMode: 'array' });
+    return rows.map(([first]) => first);
+  } finally {
+    await client.end();
+  }
+}
+
+/** The forks that wait for a lease. */
+const warmForks = () =>
+  metadata.db
+    .selectFrom('services')
+    .innerJoin('leased_servers', 'leased_servers.service_id', 'services.id')
+    .select(['services.id', 'services.reachable', 'leased_servers.committed'])
+    .where('services.project_id', 'is', null)
+    .where('services.deleting', '=', false)
+    .execute();
+
+const untilWarm = (count: number) =>
+  until(`${count} forks are warm`, async () => {
+    await cloud.round('warmForks');
+    const warm = await warmForks();
+    return warm.filter(({ reachable }) => reachable).length >= count ? warm : null;
+  });
+
+const untilGone = (id: string) =>
+  until(
+    `${id} is gone`,
+    async () => (await cloud.request('GET', `/services/${id}`)).status === 404,
+  );
+
+test('leases have the data of their service and nothing of each other', async () => {
+  const parent = await parentOf('orders');
+  const [one, other] = await take(parent, { count: 2, ttl_seconds: 3600 });
+  if (one === undefined || other === undefined) throw new Error('two leases were asked for');
+  expect([one, other]).toMatchObject([
+    { ready: true, from: parent.id, reset: 'server' },
+    { ready: true, from: parent.id, reset: 'server' },
+  ]);
+  expect(Date.parse(one.expires_at ?? '')).toBeLessThanOrEqual(Date.now() + 3_600_000);
+  await inLease(one, 'delete from items');
+  await inLease(one, 'create role of_one');
+  expect(await inLease(one, 'select count(*)::int from items')).toEqual([0]);
+  expect(await inLease(other, 'select count(*)::int from items')).toEqual([100]);
+  expect(await inLease(other, "select 1 from pg_roles where rolname = 'of_one'")).toEqual([]);
+  await expect(
+    inLease({ ...one, initial_password: other.initial_password ?? '' }, 'select 1'),
+  ).rejects.toThrow('password');
+
+  // No other answer has the password.
+  const again = await cloud.request('GET', `/leases/${one.id}`);
+  expect(again.body).toMatchObject({ id: one.id, ready: true });
+  expect(JSON.stringify([again.body, await listed()])).not.toContain(one.initial_password);
+  const { status, body } = await giveBack([one.id, other.id]);
+  expect([status, body]).toMatchObject([202, { leases: [{ id: one.id }, { id: other.id }] }]);
+  expect(await listed()).toEqual([]);
+  await Promise.all([untilGone(one.id), untilGone(other.id)]);
+  const { body: deleted } = await cloud.request('GET', '/deletedServices');
+  expect(JSON.stringify(deleted)).not.toContain(one.id);
+  // To return one twice does no harm, and to return what never was says so.
+  expect(await giveBack([one.id])).toMatchObject({ status: 202, body: { leases: [] } });
+  expect((await cloud.request('DELETE', `/leases/${one.id}`)).status).toBe(404);
+});
+
+test('a warm fork is taken, and never one that lacks a commit', async () => {
+  const parent = await parentOf('warmed');
+  const [first] = await take(parent);
+  await untilWarm(2);
+  const before = (await warmForks()).map(({ id }) => id);
+  // Nobody sees them, and nobody gets at them.
+  const { body: services } = await cloud.request('GET', '/services');
+  expect(services).toHaveLength(2);
+  expect((await cloud.request('GET', `/services/${before[0]}`)).status).toBe(404);
+  const [second] = await take(parent);
+  expect(before).toContain(second?.id);
+
+  const change = await connectTo(cloud, await cloud.get(parent.id), parent.password);
+  await change.query('alter table items add column price int');
+  await change.end();
+  const [third] = await take(parent);
+  expect(before).not.toContain(third?.id);
+  if (third === undefined) throw new Error('a lease was asked for');
+  expect(await inLease(third, 'select count(price)::int from items')).toEqual([0]);
+  const stale = new Set(before);
+  await until('the forks from before are replaced', async () => {
+    const warm = await untilWarm(2);
+    return warm.every(({ id }) => !stale.has(id));
+  });
+  await giveBack([first, second, third].flatMap((lease) => lease?.id ?? []));
+});
+
+test('a lease ends by itself, or is extended by its runner', async () => {
+  const parent = await parentOf('brief');
+  const [kept, left] = await take(parent, { count: 2, ttl_seconds: 600 });
+  if (kept === undefined || left === undefined) throw new Error('two leases were asked for');
+  const extend = (ids: string[], ttl_seconds: number) =>
+    cloud.request('POST', '/leases/extend', { lease_ids: ids, ttl_seconds });
+  await extend([left.id], 1);
+  await untilGone(left.id);
+  const { status, body } = await extend([kept.id, left.id], 1200);
+  expect([status, body]).toMatchObject([200, { leases: [{ id: kept.id }] }]);
+  // The parent may go: its leases stay until their own end.
+  expect((await cloud.request('DELETE', `/services/${parent.id}`)).status).toBe(202);
+  await untilGone(parent.id);
+  expect(await inLease(kept, 'select count(*)::int from items')).toEqual([100]);
+  expect((await cloud.request('DELETE', `/leases/${kept.id}`)).status).toBe(202);
+  const refused = await cloud.request('POST', '/leases', { from: parent.id });
+  expect(refused.status).toBe(404);
+});
+
+test('twenty runners take at the same time, while the control plane is killed', async () => {
+  const parent = await parentOf('crowded');
+  const takeOnce = async (n: number): Promise<Lease> => {
+    const headers = { 'Idempotency-Key': `runner-${n}-${parent.id}` };
+    const ask = () => cloud.request('POST', '/leases', { from: parent.id }, headers);
+    const { body } = await until(`runner ${n} has an answer`, async () => {
+      const answer = await ask();
+      return answer.status === 201 ? answer : null;
+    });
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the schema is checked elsewhere
+    const [lease] = (body as Schemas['Leases']).leases;
+    if (lease === undefined) throw new Error('a lease was asked for');
+    return lease;
+  };
+  const taking = Promise.all(Array.from({ length: 20 }, (_, n) => takeOnce(n)));
+  await until('some are being made', async () => (await listed()).length > 5);
+  await cloud.stop('SIGKILL');
+  await cloud.up();
+  const leases = await taking;
+  expect(new Set(leases.map(({ id }) => id)).size).toBe(20);
+  await untilExpected('all are ready', async () =>
+    expect((await listed()).filter(({ ready }) => ready)).toHaveLength(20),
+  );
+  const counts = await Promise.all(
+    leases.map((lease) => inLease(lease, 'select count(*)::int from items')),
+  );
+  expect(counts.flat()).toEqual(Array.from({ length: 20 }, () => 100));
+  await giveBack(leases.map(({ id }) => id));
+  await cloud.stop('SIGKILL');
+  await cloud.up();
+  await Promise.all(leases.map(({ id }) => untilGone(id)));
+});
+
+test('a fork-only key takes leases within its bounds, and returns its own only', async () => {
+  const parent = await parentOf('guarded');
+  const { data } = await cloud.client.POST('/projects/{project_id}/keys', {
+    params: params(),
+    body: {
+      name: 'ci',
+      role: 'developer',
+      fork_only: true,
+      max_service_ttl_seconds: 300,
+      max_services: 2,
+    },
+  });
+  const key = `${data?.public_key}:${data?.secret_key}`;
+  const ci = {
+    ...callerOf({ ...cloud, key }),
+    client: createClient({ apiUrl: cloud.apiUrl, key }),
+  };
+  const ask = (body: object) => ci.request('POST', '/leases', { from: parent.id, ...body });
+  expect((await ask({ ttl_seconds: 3600 })).status).toBe(403);
+  expect(await ask({ count: 3 })).toMatchObject({
+    status: 422,
+    body: { details: { limit: 'max_services', allowed: 2, used: 0, wanted: 3 } },
+  });
+  const { body } = await ask({ count: 2 });
+  expect(body).toMatchObject({ leases: [{ ready: true }, { ready: true }] });
+  const own = (await listed()).map(({ id, expires_at: end }) => {
+    expect(Date.parse(end ?? '')).toBeLessThanOrEqual(Date.now() + 300_000);
+    return id;
+  });
+  const [foreign] = await take(parent);
+  const refused = await ci.request('DELETE', `/leases/${foreign?.id}`);
+  expect(refused).toMatchObject({
+    status: 403,
+    body: { message: expect.stringContaining('another key') },
+  });
+  const extended = { lease_ids: [foreign?.id], ttl_seconds: 60 };
+  expect((await ci.request('POST', '/leases/extend', extended)).status).toBe(403);
+  const tooLong = { lease_ids: own, ttl_seconds: 3600 };
+  expect((await ci.request('POST', '/leases/extend', tooLong)).status).toBe(403);
+  expect((await ci.request('POST', '/leases/return', { lease_ids: own })).status).toBe(202);
+  await Promise.all(own.map(untilGone));
+  const { body: audit } = await cloud.request('GET', '/audit?call=takeLeases&limit=5');
+  expect(audit).toMatchObject([201, 201, 201, 422, 403].map((status) => ({ status })));
+});
