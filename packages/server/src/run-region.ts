@@ -4,6 +4,7 @@ import type { Sealer } from './events/sealer.ts';
 import type { Region, Regions } from './engine/regions.ts';
 import { createBackups, createShipper } from './reconcile/backups.ts';
 import { createExpiry } from './reconcile/expiry.ts';
+import { createLeasedDatabases } from './reconcile/leased-databases.ts';
 import { createMaintenance } from './reconcile/maintenance.ts';
 import { recordMajors } from './reconcile/majors.ts';
 import { createReconciler } from './reconcile/reconciler.ts';
@@ -101,6 +102,7 @@ function createTasks({ config, store, log, rounds, sealer }: Control, region: Re
       ended: warnings.look,
     }),
     trials: createTrials(tools),
+    leasedDatabases: createLeasedDatabases(store, region, log, rounds),
     warmForks: createWarmForks(store, region, log, rounds),
   };
 }

@@ -6,6 +6,7 @@ import {
   cloud,
   create,
   haproxy,
+  isBody,
   metadata,
   operationOf,
   passwords,
@@ -67,6 +68,39 @@ test('a service falls asleep after the time that setAutoSuspend sets', async () 
   });
   expect([400, 422, 503]).toContain(refused.status);
   await remove(sleepy.id);
+test('leases are taken, listed, extended and returned', async () => {
+  const parent = await create({ name: 'leased', service_type: 'POSTGRES' });
+  await reach(parent.id, 'READY', 'QUEUED', 'CONFIGURING');
+  const of = { from: parent.id, count: 2, ttl_seconds: 600, reset: 'server' };
+  const { status, body } = await call('POST', '/leases', of);
+  expect(status).toBe(201);
+  const leases = Array.isArray(body['leases']) ? body['leases'].filter(isBody) : [];
+  expect(leases).toMatchObject([
+    { from: parent.id, reset: 'server', database: 'tsdb', role: 'tsdbadmin' },
+    { from: parent.id, reset: 'server', database: 'tsdb', role: 'tsdbadmin' },
+  ]);
+  passwords.push(...leases.map((lease) => String(lease['initial_password'])));
+  const [one = '', other = ''] = leases.map((lease) => String(lease['id']));
+  expect((await call('GET', `/leases/${one}`)).body).toMatchObject({ id: one, from: parent.id });
+  expect((await call('GET', '/leases?limit=1')).headers.get('link')).toContain('cursor=');
+  const longer = { lease_ids: [one, other], ttl_seconds: 900 };
+  expect((await call('POST', '/leases/extend', longer)).status).toBe(200);
+  for (const [path, bad] of [
+    ['', { from: parent.id, count: 0 }],
+    ['', { from: parent.id, count: 201 }],
+    ['', { from: parent.id, reset: 'none' }],
+    ['', { from: parent.id, ttl_seconds: 86_401 }],
+    ['', { from: parent.id, size: 3 }],
+    ['/extend', { lease_ids: [], ttl_seconds: 60 }],
+    ['/return', { lease_ids: [one, one] }],
+  ] as const)
+    expect(await call('POST', `/leases${path}`, bad), JSON.stringify(bad)).toMatchObject({
+      status: 400,
+      body: { code: 'INVALID_REQUEST' },
+    });
+  expect((await call('DELETE', `/leases/${one}`)).status).toBe(202);
+  expect((await call('POST', '/leases/return', { lease_ids: [other] })).status).toBe(202);
+  await remove(parent.id);
 });
 
 test('list, rename, setEnvironment and updatePassword refuse wrong values', async () => {

@@ -247,3 +247,56 @@ test('a fork-only key takes leases within its bounds, and returns its own only',
   const { body: audit } = await cloud.request('GET', '/audit?call=takeLeases&limit=5');
   expect(audit).toMatchObject([201, 201, 201, 422, 403].map((status) => ({ status })));
 });
+
+test('databases in a shared server have the data, and reach nothing of each other', async () => {
+  const parent = await parentOf('shared');
+  const [one, other] = await take(parent, { count: 2, reset: 'database', ttl_seconds: 3600 });
+  if (one === undefined || other === undefined) throw new Error('two leases were asked for');
+  expect([one, other]).toMatchObject([
+    { ready: true, reset: 'database', service_id: other.service_id },
+    { ready: true, reset: 'database', service_id: one.service_id },
+  ]);
+  await inLease(one, 'delete from items');
+  await inLease(one, 'alter table items add column note text');
+  expect(await inLease(other, 'select count(*)::int from items')).toEqual([100]);
+  // Every role of a service reaches postgres, where nobody can keep anything.
+  for (const database of [other.database, 'tsdb', 'template1', '_howdah_lease'])
+    await expect(inLease({ ...one, database }, 'select 1'), database).rejects.toThrow();
+  const superuser = 'select rolsuper or rolcreaterole or rolcreatedb from pg_roles';
+  expect(await inLease(one, `${superuser} where rolname = current_user`)).toEqual([false]);
+  await expect(inLease(one, 'set role tsdbadmin')).rejects.toThrow('permission denied');
+
+  // The next one goes into the same server, until the service has another commit.
+  const [third] = await take(parent, { reset: 'database' });
+  expect(third?.service_id).toBe(one.service_id);
+  const change = await connectTo(cloud, await cloud.get(parent.id), parent.password);
+  await change.query('insert into items values (101)');
+  await change.end();
+  const [fourth] = await take(parent, { reset: 'database' });
+  if (fourth === undefined) throw new Error('a lease was asked for');
+  expect(fourth.service_id).not.toBe(one.service_id);
+  expect(await inLease(fourth, 'select count(*)::int from items')).toEqual([101]);
+
+  // Sessions do not keep a database from being dropped, nor does a crash in between.
+  const { role: user, database, initial_password: password = '' } = one;
+  const session = await connectTo(cloud, one, password, { user, database });
+  await giveBack([one.id]);
+  await cloud.stop('SIGKILL');
+  await cloud.up();
+  await until('the session is ended', () =>
+    session.query('select 1').then(
+      () => false,
+      () => true,
+    ),
+  );
+  await session.end().catch(() => undefined);
+  await untilExpected('its role is gone', async () =>
+    expect(await inLease(other, `select 1 from pg_roles where rolname = '${user}'`)).toEqual([]),
+  );
+  expect((await listed()).map(({ id }) => id)).not.toContain(one.id);
+  await cloud.request('POST', '/leases/extend', { lease_ids: [other.id], ttl_seconds: 1 });
+  await untilExpected('the database of the other ends by itself', async () =>
+    expect((await listed()).map(({ id }) => id)).not.toContain(other.id),
+  );
+  expect(await cloud.get(one.service_id)).toMatchObject({ status: 'READY' });
+});

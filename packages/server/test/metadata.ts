@@ -55,7 +55,7 @@ const HOLD = `
 
 /** Statements that take back the migrations from 0057 on, for tests of an older release. */
 export const SINCE_0057 = [
-  'drop view leases; drop table leased_servers, lease_demands',
+  'drop view leases; drop table leased_databases, leased_servers, lease_demands',
   'alter table services drop column cpu_bound, drop column waits',
   'alter table services drop column expires_at, drop column purge_on_expiry, ' +
     'drop column expiry_warning_at',

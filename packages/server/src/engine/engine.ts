@@ -462,6 +462,9 @@ export interface Networks {
   converge(specs: readonly VpcSpec[]): Promise<string[]>;
 }
 
+/** A database in a server that leases share, and the role that can reach it. */
+export type LeasedDatabase = Readonly<{ database: string; role: string; verifier: string }>;
+
 /** Copies of services that are taken for tests. */
 export interface Leasing {
   /**
@@ -477,6 +480,15 @@ export interface Leasing {
    * @throws EngineUnavailable
    */
   setUnusedPassword(id: string, verifier: string): Promise<void>;
+  /**
+   * Makes a database with the data of the service, and a role that can reach only it. Parts
+   * that are there already are used.
+   *
+   * @throws EngineUnavailable
+   */
+  makeDatabase(id: string, made: LeasedDatabase): Promise<void>;
+  /** Drops a database with its sessions, and its role. @throws EngineUnavailable */
+  dropDatabase(id: string, dropped: Omit<LeasedDatabase, 'verifier'>): Promise<void>;
   /** The memory of the machine, and how much of it is free. */
   memory(): { freeMemoryBytes: number; memoryBytes: number };
 }

@@ -36,6 +36,7 @@ export const ROUNDS = {
   expiries: { everyMs: 5 * SECOND_MS, why: 'a service ends within seconds of its time' },
   suspensions: { everyMs: 2 * SECOND_MS, why: 'a service sleeps within seconds of its time' },
   warmForks: { everyMs: SECOND_MS, why: 'the next test takes the place of the one before' },
+  leasedDatabases: { everyMs: SECOND_MS, why: 'an end is due to the second' },
   wantedOperations: { everyMs: SECOND_MS, why: 'a cancelled operation ends at once' },
 
   // One for the control plane.

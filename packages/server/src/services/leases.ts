@@ -1,5 +1,4 @@
 /** Leases: forks of a service that are taken for tests, extended and returned. */
-import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
   ALLOWED,
@@ -12,25 +11,22 @@ import {
   type TakeLeasesBody,
 } from '@howdah/contract';
 import { defaultLeaseTtl } from '../domain/service/lease.ts';
-import { changedLifetime, lifetimeOfNew } from '../domain/service/lifetime.ts';
+import { changedLifetime } from '../domain/service/lifetime.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
-import { protectionOfRow, sizeOf } from '../domain/service/spec.ts';
+import { protectionOfRow } from '../domain/service/spec.ts';
 import { EngineUnavailable } from '../engine/engine.ts';
 import type { Region } from '../engine/regions.ts';
-import { newPassword } from '../lib/ids.ts';
-import { scramVerifier } from '../lib/scram.ts';
-import { insertLeasedServer, lockWarm, noteDemand, readLeases } from '../store/leased-servers.ts';
+import { noteDemand, readLeases } from '../store/leased-servers.ts';
+import { extendLeasedDatabases, returnLeasedDatabases } from '../store/leased-databases.ts';
 import { makeDue } from '../store/leases.ts';
-import { beginOperation, recordOperation, type Requester } from '../store/operations.ts';
-import { changeService, lockService, readPlace } from '../store/services.ts';
+import { beginOperation } from '../store/operations.ts';
+import { changeService, lockService, readPlace, type LockedService } from '../store/services.ts';
 import type { Db, LeaseRow, Tx } from '../store/tables.ts';
 import { amendAnswer, makeChange, type Caller } from './change.ts';
 import { ANSWER_WITHIN_MS } from './completion.ts';
 import type { ControlContext } from './control-context.ts';
-import { insertServiceAtEndpoint } from './create-service.ts';
-import { networkOfFork } from './fork-service.ts';
-import { keepWithinKey } from './lifetimes.ts';
-import { keepWithinLimits, weightOf } from './limits.ts';
+import { takeDatabases } from './leased-databases.ts';
+import { newSecret, requesterOf, takeForks, type Secret } from './leased-forks.ts';
 import { refuseByRole, refuseUnconfirmed } from './permissions.ts';
 import { refuseFullDisk } from './room.ts';
 import {
@@ -41,9 +37,6 @@ import {
   type Accepted,
 } from './service-rules.ts';
 import { refuseSecondProject } from './single-project.ts';
-
-/** A new password, and what the server gets of it. */
-type Secret = Readonly<{ password: string; verifier: string }>;
 
 /**
  * Takes leases: warm forks that have everything that was committed, and new forks for the rest.
@@ -60,16 +53,14 @@ export async function takeLeases(
   const committed = await committedIn(region, body.from);
   await refuseFullDisk(region, 'leases');
   const secrets = await Promise.all(Array.from({ length: body.count ?? 1 }, newSecret));
+  const ttlSeconds = body.ttl_seconds ?? defaultLeaseTtl(caller.bounds);
   const taken = new Map<string, Secret>();
   await makeChange(store, caller, async (tx) => {
     const parent = await lockParent(context, tx, caller, region, body);
-    const warm = await openWarm(tx, region, caller, { parentId: parent.id, committed, secrets });
-    for (const [n, secret] of secrets.entries()) {
-      const isWarm = warm[n] != null;
-      const fork = warm[n] ?? (await insertFork(tx, region, parent));
-      await takeFork(tx, region, caller, { parent, fork, isWarm, secret, body });
-      taken.set(fork.id, secret);
-    }
+    const of = { parent, committed, secrets, ttlSeconds };
+    const take = body.reset === 'database' ? takeDatabases : takeForks;
+    const ids = await take(tx, region, caller, of);
+    for (const [n, secret] of secrets.entries()) taken.set(ids[n] ?? '', secret);
     await noteDemand(tx, parent.id, committed);
     return answerOf(await readLeases(tx, caller.projectId, [...taken.keys()]), taken);
   });
@@ -78,11 +69,6 @@ export async function takeLeases(
   await amendAnswer(store, caller, answer);
   return answer;
 }
-
-const newSecret = async (): Promise<Secret> => {
-  const password = newPassword();
-  return { password, verifier: await scramVerifier(password) };
-};
 
 /** @throws ApiError NOT_FOUND; UNAVAILABLE_HERE where the region has no leases */
 async function regionOfParent(
@@ -118,7 +104,7 @@ async function lockParent(
   tx: Tx,
   caller: Caller,
   region: Region,
-  { from, count = 1 }: TakeLeasesBody,
+  { from }: TakeLeasesBody,
 ): Promise<ServiceRow> {
   const { service: parent } = await lockOwnService(tx, caller, from);
   refuseMoved(parent, region);
@@ -127,109 +113,9 @@ async function lockParent(
   const why = region.engine.lifecycle.whyNotForked(parent.id, 'NOW');
   if (why !== null) throw new ApiError('INVALID_STATE', `from: ${why}`);
   await refuseSecondProject(tx, regions, region, caller.projectId);
-  await keepWithinKey(tx, caller, count);
-  const weight = weightOf(sizeOf(parent), count);
-  await keepWithinLimits(tx, caller.projectId, { services: count, ...weight });
   await refuseWithoutAnswer(region);
   return parent;
 }
-
-/**
- * Locks warm forks and gives them the passwords of their leases. If that is not committed, nobody
- * knows their passwords, as before.
- *
- * @returns for each secret a fork; null: none was warm, or it did not answer
- */
-async function openWarm(
-  tx: Tx,
-  { engine }: Region,
-  { dryRun }: Caller,
-  of: { parentId: string; committed: string | null; secrets: readonly Secret[] },
-): Promise<(ServiceRow | null)[]> {
-  const { parentId, committed, secrets } = of;
-  if (committed === null) return [];
-  const warm = await lockWarm(tx, parentId, committed, secrets.length);
-  return Promise.all(
-    secrets.map(async ({ verifier }, n) => {
-      const fork = warm[n];
-      if (fork === undefined) return null;
-      try {
-        if (!dryRun) await engine.leasing?.setUnusedPassword(fork.id, verifier);
-        return fork;
-      } catch (error) {
-        if (error instanceof EngineUnavailable) return null;
-        throw error;
-      }
-    }),
-  );
-}
-
-/** A fork that is made for a lease: none was warm. */
-async function insertFork(tx: Tx, region: Region, parent: ServiceRow): Promise<ServiceRow> {
-  const { id, addons, pg_version: major } = parent;
-  const origin = { parent: id, strategy: 'NOW', targetTime: null } as const;
-  const size = sizeOf(parent);
-  const fork = await insertServiceAtEndpoint(region, tx, { addons, major, size, origin });
-  await insertLeasedServer(tx, { id: fork.id, parent: id, committed: null });
-  return fork;
-}
-
-/**
- * Gives a fork to the caller: a service of theirs, with a password and an end. A warm one is ready
- * with that.
- */
-async function takeFork(
-  tx: Tx,
-  region: Region,
-  caller: Caller,
-  taking: { parent: ServiceRow; fork: ServiceRow; isWarm: boolean } & Asked,
-): Promise<void> {
-  const { parent, fork, isWarm, secret, body } = taking;
-  const { projectId, publicKey } = caller;
-  const of = { id: fork.id, project_id: projectId };
-  const ttl_seconds = body.ttl_seconds ?? defaultLeaseTtl(caller.bounds);
-  const change = {
-    project_id: projectId,
-    region_alias: parent.region_alias,
-    name: nameOfLease(parent.name, fork.id),
-    created: new Date(),
-    created_by: publicKey,
-    ...lifetimeOfNew(caller, { ttl_seconds, purge_on_expiry: true }, 'DEV'),
-    // Each lease ends within minutes: nobody is to be warned of that.
-    expiry_warning_at: null,
-    first_verifier: secret.verifier,
-    preload: parent.preload,
-    storage_gb: parent.storage_gb,
-    cpu_bound: parent.cpu_bound,
-  };
-  if (isWarm) {
-    await recordOperation(tx, of, 'fork', requesterOf(caller));
-    await changeService(tx, fork, change, null);
-    return;
-  }
-  const operation = await beginOperation(tx, of, 'fork', requesterOf(caller), null);
-  const network = await networkOfFork(tx, region, caller, fork, parent);
-  await changeService(tx, fork, { ...change, ...network }, operation);
-  await makeDue(tx, fork.id);
-}
-
-type Asked = Readonly<{ secret: Secret; body: TakeLeasesBody }>;
-
-/**
- * The requester of the next operation of a call. Each operation has an entry in the audit log: the
- * first one that of the call, each further one a copy.
- */
-function requesterOf({ publicKey, audit }: Caller): Requester {
-  if (audit === null || !audit.recorded) return { publicKey, audit };
-  const facts = { ...audit.facts, request_id: randomUUID() };
-  return { publicKey, audit: { facts, recorded: false } };
-}
-
-/** The name of the service of a lease, which no other service has. */
-const nameOfLease = (parent: string, id: string): string =>
-  `${[...parent].slice(0, NAME_OF_PARENT).join('')}-lease-${id}`;
-
-const NAME_OF_PARENT = 100;
 
 const FIRST_POLL_MS = 5;
 const LAST_POLL_MS = 250;
@@ -291,11 +177,17 @@ export function extendLeases(
   { lease_ids: ids, ttl_seconds }: ExtendLeasesBody,
 ): Promise<Accepted> {
   return makeChange(store, caller, async (tx) => {
-    const rows = await lockLeases(tx, caller, ids);
-    for (const { service, operation } of rows) {
-      const lifetime = changedLifetime(caller, service, { ttl_seconds }, Date.now());
+    const { databases, services } = await lockLeases(tx, caller, ids);
+    const nowMs = Date.now();
+    for (const { service, operation, isShared } of services) {
+      const lifetime = changedLifetime(caller, service, { ttl_seconds }, nowMs);
+      const end = lifetime.expires_at;
+      const isLater = end === null || service.expires_at === null || end > service.expires_at;
+      // The other leases in it may end later.
+      if (isShared && !isLater) continue;
       await changeService(tx, service, { ...lifetime, expiry_warning_at: null }, operation);
     }
+    await extendLeasedDatabases(tx, databases, new Date(nowMs + ttl_seconds * 1000));
     return answerOf(await readLeases(tx, caller.projectId, ids));
   });
 }
@@ -308,13 +200,17 @@ export function returnLeases(
 ): Promise<Accepted> {
   return makeChange(store, caller, async (tx) => {
     const before = await readLeases(tx, caller.projectId, ids);
-    for (const { service, operation } of await lockLeases(tx, caller, ids)) {
+    const { databases, services } = await lockLeases(tx, caller, ids);
+    for (const { service, operation, isShared } of services) {
+      if (isShared) continue;
+      refuseEnd(caller, service);
       const next = await beginOperation(tx, service, 'delete', requesterOf(caller), operation);
       const request = { creates_extension: null, drops_extension: null };
       const ending = { deleting: true, purge: true, attempt: 0 };
       await changeService(tx, service, { ...request, ...ending }, next);
       await makeDue(tx, service.id);
     }
+    await returnLeasedDatabases(tx, databases);
     return answerOf(before);
   });
 }
@@ -329,28 +225,41 @@ export async function returnLease(
   return returnLeases(context, caller, { lease_ids: [id] });
 }
 
+/** A service that is a lease, or whose databases are. */
+type LeasedService = LockedService & { isShared: boolean };
+
 /**
  * Locks the services of leases that have not ended, each after the other in the order of their ids.
  *
+ * @returns `databases`: the ids of the leases that are databases
  * @throws ApiError FORBIDDEN where the key may not change one of them
  */
-async function lockLeases(tx: Tx, caller: Caller, ids: readonly string[]) {
+async function lockLeases(
+  tx: Tx,
+  caller: Caller,
+  ids: readonly string[],
+): Promise<{ databases: string[]; services: LeasedService[] }> {
   const rows = await readLeases(tx, caller.projectId, ids);
-  const locked = [];
-  for (const { id } of rows.toSorted((a, b) => (a.id < b.id ? -1 : 1))) {
-    const found = await lockService(tx, id);
-    if (found === null || found.service.deleting) continue;
-    const { name, created_by: maker } = found.service;
+  for (const { id, created_by: maker } of rows)
     if (caller.forkOnly && maker !== caller.publicKey)
       throw new ApiError(
         'FORBIDDEN',
         `lease_ids: ${id} was taken by another key, and this key is fork_only: it extends and ` +
           'returns leases that it took',
       );
-    const protection = protectionOfRow(found.service);
-    refuseByRole(caller, 'delete', protection);
-    refuseUnconfirmed(caller, 'delete', name, protection);
-    locked.push(found);
+  const services: LeasedService[] = [];
+  for (const id of [...new Set(rows.map((row) => row.service_id))].toSorted()) {
+    const found = await lockService(tx, id);
+    if (found === null || found.service.deleting) continue;
+    services.push({ ...found, isShared: rows.every((row) => row.id !== id) });
   }
-  return locked;
+  const databases = rows.flatMap(({ id, reset }) => (reset === 'database' ? [id] : []));
+  return { databases, services };
+}
+
+/** A lease that was made PROD is protected like any service. @throws ApiError */
+function refuseEnd(caller: Caller, service: ServiceRow): void {
+  const protection = protectionOfRow(service);
+  refuseByRole(caller, 'delete', protection);
+  refuseUnconfirmed(caller, 'delete', service.name, protection);
 }

@@ -159,7 +159,13 @@ export async function reportRestoreRisk(
  * Payloads: the id of a service that is due; none for VPCs; the project of new events; the public
  * half of a changed key.
  */
-export const CHANNELS = ['howdah_service', 'howdah_vpcs', 'howdah_event', 'howdah_key'] as const;
+export const CHANNELS = [
+  'howdah_service',
+  'howdah_vpcs',
+  'howdah_event',
+  'howdah_key',
+  'howdah_leases',
+] as const;
 
 export type Channel = (typeof CHANNELS)[number];
 

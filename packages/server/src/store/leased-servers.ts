@@ -19,8 +19,9 @@ const IS_LIKE_PARENT = sql<boolean>`exists (
 /** Records that a new fork is for leases. @param committed null: it is taken at once */
 export async function insertLeasedServer(
   tx: Tx,
-  { id, parent, committed }: { id: string; parent: string; committed: string | null },
+  made: { id: string; parent: string; committed: string | null },
 ): Promise<void> {
+  const { id, parent, committed } = made;
   await tx
     .insertInto('leased_servers')
     .values({ service_id: id, parent_id: parent, committed })
@@ -101,6 +102,15 @@ export async function countPromisedPorts(db: Db, region: string): Promise<number
   return count;
 }
 
+/** Has a fork that is taken hold databases that are leases. */
+export async function noteShared(tx: Tx, id: string, committed: string | null): Promise<void> {
+  await tx
+    .updateTable('leased_servers')
+    .set({ is_shared: true, committed })
+    .where('service_id', '=', id)
+    .execute();
+}
+
 // How many leases of a service there are.
 
 /** Records that leases of a locked service were taken. */
@@ -111,7 +121,8 @@ export async function noteDemand(
 ): Promise<void> {
   await sql`
     insert into lease_demands (parent_id, peak, committed)
-    select ${parentId}, count(*), ${committed} from leases l where l.parent_id = ${parentId}
+    select ${parentId}, count(distinct service_id), ${committed}
+    from leases l where l.parent_id = ${parentId}
     on conflict (parent_id) do update set
       peak = greatest(lease_demands.peak, excluded.peak), taken_at = now()`.execute(tx);
 }

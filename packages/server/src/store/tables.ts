@@ -159,7 +159,24 @@ export interface Tables {
     | 'read_replica_sets'
     | 'warnings'
   >;
-  leased_servers: { service_id: string; parent_id: string; committed: string | null };
+  leased_servers: {
+    service_id: string;
+    parent_id: string;
+    committed: string | null;
+    is_shared: Generated<boolean>;
+  };
+  leased_databases: {
+    id: string;
+    service_id: string;
+    database: string;
+    role: string;
+    verifier: string;
+    state: Generated<'asked' | 'ready' | 'returned'>;
+    problem: ColumnType<string | null, undefined, string | null>;
+    created: ColumnType<Date, undefined, never>;
+    created_by: string;
+    expires_at: Date;
+  };
   lease_demands: {
     parent_id: string;
     peak: number;

@@ -2,9 +2,16 @@
 import { freemem, totalmem } from 'node:os';
 import { EngineUnavailable, type Leasing } from '../engine.ts';
 import { NoAnswer } from '../postgres/sessions/monitor.ts';
+import { MAINTENANCE_DATABASE } from '../postgres/roles.ts';
+import {
+  dropLeasedDatabase,
+  makeLeasedDatabase,
+  type InDatabase,
+} from '../postgres/sessions/leased-databases.ts';
 import { alterPassword } from '../postgres/sessions/password.ts';
 import { memberKey } from './host/layout.ts';
 import type { Local } from './local.ts';
+import { atPrimary } from './primary-session.ts';
 
 /**
  * Each commit that changes data moves the end of the snapshot, or takes a transaction out of those
@@ -12,10 +19,18 @@ import type { Local } from './local.ts';
  */
 const COMMITTED = 'select pg_current_snapshot()::text as committed';
 
-export function createLeasing({
-  machine: { layout },
-  topology: { monitor },
-}: Pick<Local, 'machine' | 'topology'>): Leasing {
+/** The time limit of a copy of a database, which is as large as it is. */
+const COPY_WITHIN_MS = 600_000;
+
+export function createLeasing(local: Pick<Local, 'machine' | 'topology'>): Leasing {
+  const {
+    machine: { layout },
+    topology: { monitor },
+  } = local;
+  const sessionsIn =
+    (id: string): InDatabase =>
+    (database, work) =>
+      atPrimary(local, id, work, { database, limitMs: COPY_WITHIN_MS });
   const ask = async (id: string, text: string): Promise<{ committed?: string }[]> => {
     try {
       return await monitor.query(memberKey(id, layout.primaryOf(id)), text);
@@ -33,6 +48,9 @@ export function createLeasing({
     setUnusedPassword: async (id, verifier) => {
       await ask(id, alterPassword(verifier));
     },
+    makeDatabase: (id, made) => makeLeasedDatabase(sessionsIn(id), MAINTENANCE_DATABASE, made),
+    dropDatabase: (id, dropped) =>
+      dropLeasedDatabase(sessionsIn(id), MAINTENANCE_DATABASE, dropped),
     memory: () => ({ freeMemoryBytes: freemem(), memoryBytes: totalmem() }),
   };
 }

@@ -1,0 +1,47 @@
+/** Defects of leases: copies of a service that are taken for tests. */
+import type { Plant } from './plant.ts';
+
+const SERVER = 'packages/server/src';
+const TESTS = 'packages/server/test/leases.test.ts';
+
+export const LEASE_PLANTS: readonly Plant[] = [
+  {
+    name: 'lease-lacks-commit',
+    breaks: ['fork'],
+    effect: 'a lease is a warm fork from before the last commit of its service',
+    edits: [
+      {
+        file: `${SERVER}/store/leased-servers.ts`,
+        from: "    .where('leased_servers.committed', '=', committed)\n",
+        to: "    .where('leased_servers.committed', '<>', `-${committed}`)\n",
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: TESTS, name: 'lacks a commit' }] },
+  },
+  {
+    name: 'lease-of-another-key-returned',
+    breaks: ['keys and roles', 'fork'],
+    effect: 'a fork_only key returns the lease of another key',
+    edits: [
+      {
+        file: `${SERVER}/services/leases.ts`,
+        from: '    if (caller.forkOnly && maker !== caller.publicKey)\n',
+        to: '    if (caller.forkOnly && maker === null)\n',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: TESTS, name: 'a fork-only key' }] },
+  },
+  {
+    name: 'lease-reaches-others',
+    breaks: ['keys and roles', 'fork'],
+    effect: 'the role of a lease connects to the databases of other leases',
+    edits: [
+      {
+        file: `${SERVER}/engine/postgres/sessions/leased-databases.ts`,
+        from: '    await client.query(`revoke all on database ${name} from public`);\n    await client.query(`alter',
+        to: '    await client.query(`alter',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: TESTS, name: 'shared server' }] },
+  },
+];
