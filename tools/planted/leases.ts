@@ -38,8 +38,8 @@ export const LEASE_PLANTS: readonly Plant[] = [
     edits: [
       {
         file: `${SERVER}/engine/postgres/sessions/leased-databases.ts`,
-        from: '    await client.query(`revoke all on database ${name} from public`);\n    await client.query(`alter',
-        to: '    await client.query(`alter',
+        from: 'could.\n    await client.query(`revoke all on database ${name} from public`);\n',
+        to: 'could.\n',
       },
     ],
     caughtBy: { gate: 'A', tests: [{ file: TESTS, name: 'shared server' }] },

@@ -179,7 +179,7 @@ test('twenty runners take at the same time, while the control plane is killed', 
       const answer = await ask();
       return answer.status === 201 ? answer : null;
     });
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the schema is checked elsewhere
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- checked elsewhere
     const [lease] = (body as Schemas['Leases']).leases;
     if (lease === undefined) throw new Error('a lease was asked for');
     return lease;

@@ -76,8 +76,8 @@ export function addLease(program: Command): void {
 function addTake(lease: Command): void {
   verb(lease, 'take <service> [command...]', {
     does:
-      'Take copies of a service. With a command, it runs with DATABASE_URL in its environment, and ' +
-      'the leases are returned when it ends, whatever the end.',
+      'Take copies of a service. With a command, it runs with DATABASE_URL in its environment, ' +
+      'and the leases are returned when it ends, whatever the end.',
     example: 'howdah lease take orders -- npm test',
     takes: ['output'],
   })

@@ -83,8 +83,8 @@ async function regionOfParent(
   throw new ApiError(
     'UNAVAILABLE_HERE',
     `from: leases are taken of services on the machine of Howdah, and ${id} is in the region ` +
-      `${region.code}; fork it (howdah service fork ${id} --ttl 10m), or take leases of a service ` +
-      'of another region',
+      `${region.code}; fork it (howdah service fork ${id} --ttl 10m), or take leases of a ` +
+      'service of another region',
   );
 }
 
