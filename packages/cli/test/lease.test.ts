@@ -1,0 +1,95 @@
+/** `howdah lease take`: a command runs with copies of a service, which are gone after it. */
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { HOWDAH, connectTo, type Installation } from '../../server/test/harness.ts';
+import { share } from '../../server/test/shared.ts';
+import { until, untilExpected } from '../../server/test/until.ts';
+
+let cloud: Installation;
+beforeAll(async () => {
+  cloud = await share();
+  const made = await cloud.create({ name: 'parent', service_type: 'POSTGRES' });
+  const client = await connectTo(cloud, made, made.initial_password);
+  await client.query('create table items as select generate_series(1, 100) as id');
+  await client.end();
+});
+afterAll(async () => expect(await cloud?.destroy()).toEqual([]));
+
+const leases = async (): Promise<unknown[]> => {
+  const { body } = await cloud.request('GET', '/leases');
+  return Array.isArray(body) ? body : [];
+};
+
+const none = () =>
+  untilExpected('no lease is left', async () => expect(await leases()).toEqual([]));
+
+/** Begins a command that takes leases and prints a line. */
+async function begin(...words: string[]): Promise<{ child: ChildProcess; line: string }> {
+  const child = spawn(process.execPath, [HOWDAH, 'lease', 'take', ...words], {
+    env: cloud.env,
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  let line = '';
+  child.stdout?.setEncoding('utf8').on('data', (text: string) => (line += text));
+  await until('the command has printed a line', () => line.includes('\n'));
+  return { child, line };
+}
+
+test('a command finds its copies in the environment, and they are gone when it fails', async () => {
+  const script =
+    'for url in "$DATABASE_URL_1" "$DATABASE_URL_2"; do ' +
+    'psql "$url" -Atqc "delete from items where id > 90; select count(*) from items"; done; exit 3';
+  const { code, stdout, stderr } = await cloud.cli(
+    ...['lease', 'take', 'parent', '--count', '2', '--', 'sh', '-c', script],
+  );
+  expect({ code, stdout }, stderr).toEqual({ code: 3, stdout: '90\n90\n' });
+  await none();
+});
+
+test('leases are extended while the command runs, and returned at a signal', async () => {
+  const words = ['parent', '--ttl', '3s', '--', 'sh', '-c', 'echo "$$"; exec sleep 1000'];
+  const { child, line } = await begin(...words);
+  const [first] = await leases();
+  const endOf = (lease: unknown) => Date.parse(String(Object(lease).expires_at));
+  await until('it has been extended', async () => endOf((await leases())[0]) > endOf(first));
+  child.kill('SIGTERM');
+  await once(child, 'exit');
+  expect(child.exitCode).toBe(143);
+  expect(() => process.kill(Number(line), 0)).toThrow('ESRCH');
+  await none();
+});
+
+test('leases of a killed runner end by themselves', async () => {
+  const { child, line } = await begin(
+    'parent',
+    '--ttl',
+    '3s',
+    '--',
+    'sh',
+    '-c',
+    'echo "$$"; sleep 9',
+  );
+  expect(await leases()).toHaveLength(1);
+  child.kill('SIGKILL');
+  await none();
+  await until('its command has ended', () => {
+    try {
+      return !process.kill(Number(line), 0);
+    } catch {
+      return true;
+    }
+  });
+});
+
+test('a lease is shown as variables, extended and returned by its id', async () => {
+  const { code, stdout, stderr } = await cloud.cli('lease', 'take', 'parent', '-o', 'env');
+  expect(code, stderr).toBe(0);
+  expect(stdout).toMatch(/^PGHOST=.*^PGPASSWORD=.*^DATABASE_URL='?postgres:\/\/tsdbadmin:/ms);
+  const id = String(Object((await leases())[0]).id);
+  expect((await cloud.cli('lease', 'extend', '20m', id)).stdout).toContain(id);
+  expect((await cloud.cli('lease', 'return', id)).stderr).toContain(`returned: ${id}`);
+  await none();
+  const again = await cloud.cli('lease', 'extend', '20m', id);
+  expect([again.code, again.stderr]).toEqual([3, expect.stringContaining('have ended')]);
+});
