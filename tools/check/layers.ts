@@ -258,6 +258,12 @@ export const LAYERS: readonly Layer[] = [
     ],
   },
   {
+    name: 'testing',
+    holds: '`packages/testing-node`: a database for each test, for vitest and node:test',
+    path: '^packages/testing-node/src/',
+    imports: ['client'],
+  },
+  {
     name: 'client',
     holds: '`packages/client`: the typed client, generated from `openapi/openapi.json`',
     path: '^packages/client/src/',

@@ -1,0 +1,2 @@
+/** The package's source for its tests. */
+export * from '../src/index.ts';
