@@ -33,6 +33,7 @@ import { isolation } from './isolation.ts';
 import { kubeCreate, kubeFork, kubeForkRunning, kubeGet, kubeMany } from './kube.ts';
 import { kubeFailover } from './kube-failover.ts';
 import { kubeFleet } from './kube-fleet.ts';
+import { lease } from './lease.ts';
 import { list } from './list.ts';
 import { many } from './many.ts';
 import { memory } from './memory.ts';
@@ -57,6 +58,7 @@ const BENCHES: readonly Bench[] = [
   forkTables,
   forkLoad,
   reset,
+  lease,
   pitr,
   get,
   list,
