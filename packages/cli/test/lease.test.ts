@@ -40,9 +40,8 @@ test('a command finds its copies in the environment, and they are gone when it f
   const script =
     'for url in "$DATABASE_URL_1" "$DATABASE_URL_2"; do ' +
     'psql "$url" -Atqc "delete from items where id > 90; select count(*) from items"; done; exit 3';
-  const { code, stdout, stderr } = await cloud.cli(
-    ...['lease', 'take', 'parent', '--count', '2', '--', 'sh', '-c', script],
-  );
+  const words = ['lease', 'take', 'parent', '--count', '2', '--', 'sh', '-c', script];
+  const { code, stdout, stderr } = await cloud.cli(...words);
   expect({ code, stdout }, stderr).toEqual({ code: 3, stdout: '90\n90\n' });
   await none();
 });

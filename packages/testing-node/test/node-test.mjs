@@ -1,12 +1,12 @@
 // A test of somebody's project, for node:test.
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import pg from 'pg';
+import { Client } from 'pg';
 import { databaseFor } from '@howdah/testing';
 
-test('rows of the service are there', async (t) => {
+void test('rows of the service are there', async (t) => {
   const { url, leaseId } = await databaseFor(t);
-  const client = new pg.Client(url);
+  const client = new Client(url);
   await client.connect();
   const { rows } = await client.query('select count(*)::int from items');
   await client.end();

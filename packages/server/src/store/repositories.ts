@@ -159,8 +159,8 @@ export type ShippedService = Pick<ServiceRow, 'id' | 'backup_retention_days'> & 
 };
 
 /**
- * The services of a region with backups of their own: not sets, spares, leases, and lost ones. Deleted ones
- * are among them: their last WAL is archived when they stop.
+ * The services of a region with backups of their own: not sets, spares, leases, and lost ones.
+ * Deleted ones are among them: their last WAL is archived when they stop.
  */
 export async function servicesWithBackups(db: Db, region: string): Promise<ShippedService[]> {
   return (
