@@ -68,6 +68,8 @@ test('a service falls asleep after the time that setAutoSuspend sets', async () 
   });
   expect([400, 422, 503]).toContain(refused.status);
   await remove(sleepy.id);
+});
+
 test('leases are taken, listed, extended and returned', async () => {
   const parent = await create({ name: 'leased', service_type: 'POSTGRES' });
   await reach(parent.id, 'READY', 'QUEUED', 'CONFIGURING');

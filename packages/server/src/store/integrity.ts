@@ -71,12 +71,10 @@ export async function readExpected(connection: ClientConfig): Promise<Expected> 
   await client.connect();
   try {
     const services = await client.query<Expected['services'][number]>(
-      `select id, project_id as "projectId", region_code as region, ${STATUS} as status, port, pooler,
-         pooler_port as "poolerPort", power, suspended_at is not null as asleep,
-         project_id is null as spare,
       `select id, project_id as "projectId", region_code as region,
          ${STATUS} as status, port, pooler,
-         pooler_port as "poolerPort", power, project_id is null as spare,
+         pooler_port as "poolerPort", power, suspended_at is not null as asleep,
+         project_id is null as spare,
          operation_id as "operationId",
               ${SERVERS} as servers, ${PRIMARY} as primary, vpc_id as "vpcId",
               vpc_address as "vpcAddress", parent_id as "parentId",
