@@ -61,6 +61,16 @@ export type KubernetesEngineOptions = Readonly<{
   failed: (error: unknown) => void;
 }>;
 
+/** The facets that only a region on a machine has. */
+const NOT_HERE = {
+  adoption: null,
+  storageGuard: null,
+  networks: null,
+  leasing: null,
+  sleep: null,
+  simulation: null,
+} as const;
+
 /** Begins to follow the cluster; it need not answer yet. */
 export function createKubernetesEngine(options: KubernetesEngineOptions): Engine {
   const { settings, connection, mayWrite, authority, records, rounds, failed } = options;
@@ -122,7 +132,6 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     },
     lifecycle: createLifecycle(region),
     upgrades: { why: NO_UPGRADES },
-    adoption: null,
     addresses: createAddresses(settings),
     sql: createSql(region, statements, failed),
     extensions: null,
@@ -130,12 +139,8 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     backups: createBackups(region, options.backups, archiver),
     offMachine: null,
     storage: createStorage(region),
-    storageGuard: null,
-    networks: null,
-    leasing: null,
     moves: createMoves(region),
-    sleep: null,
-    simulation: null,
+    ...NOT_HERE,
     close: async () => {
       const kept = [answers, certificates, pullSecrets, snapshotClass, nodes];
       const watching = [archiver, statements, guard, failovers, logKeeper];
