@@ -1,7 +1,7 @@
 /** The stream of the project's events: it says which data to read again. */
 import { EVENT_TYPES } from '@howdah/contract/values';
 import { useQueryClient, type QueryClient } from '@tanstack/react-query';
-import { useEffect } from 'react';
+import { useEffect, useState } from 'react';
 import { BASE } from './api.ts';
 
 /** Changes come in bursts, one step after the other; they are handled together. */
@@ -11,30 +11,48 @@ let streaming = false;
 /** Whether events arrive: pages then poll rarely. */
 export const isStreaming = (): boolean => streaming;
 
+/** How long pages wait for the stream before they read without it. */
+const OPENS_WITHIN_MS = 1000;
+
 /**
  * Follows the events of a project while a page shows it. The browser reconnects where the stream
  * broke.
+ *
+ * @returns whether pages may read: an answer from before the stream was open may lack its events,
+ *   and would have to be read again
  */
-export function useEvents(project: string): void {
+export function useEvents(project: string): boolean {
   const cache = useQueryClient();
+  const [mayRead, setMayRead] = useState(false);
   useEffect(() => {
     const source = new EventSource(`${BASE}/projects/${project}/events`);
     const look = gather(cache);
+    let isFirst = true;
+    const begin = (): void => {
+      isFirst = false;
+      clearTimeout(patience);
+      setMayRead(true);
+    };
+    const patience = setTimeout(begin, OPENS_WITHIN_MS);
     source.addEventListener('open', () => {
       streaming = true;
-      look(null); // events before it was open are missing
+      if (isFirst) begin();
+      else look(null);
     });
     source.addEventListener('error', () => {
       streaming = false;
+      if (isFirst) begin();
     });
     for (const name of [...EVENT_TYPES, 'gap'])
       source.addEventListener(name, ({ data }: MessageEvent) => look(serviceOf(String(data))));
     source.addEventListener('message', ({ data }) => look(serviceOf(String(data))));
     return () => {
+      clearTimeout(patience);
       source.close();
       streaming = false;
     };
   }, [cache, project]);
+  return mayRead;
 }
 
 /** The service of an event; null: any. */

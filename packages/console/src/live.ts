@@ -62,10 +62,13 @@ const isBusy = (service: Service | undefined): boolean =>
   service !== undefined && isTransitional(service.status);
 const isOpen = ({ finished }: Operation): boolean => finished === null;
 
+/** All parts of a page share one answer, which events and polling keep current. */
+const sharedServices = (project: string) => ({ ...servicesQuery(project), staleTime: SLOW_MS });
+
 export function useServices() {
   const { project } = useMe();
   return useQuery({
-    ...servicesQuery(project.id),
+    ...sharedServices(project.id),
     refetchInterval: ({ state: { data } }) => {
       const services = data ?? [];
       const atLeast = services.length * PER_SERVICE_MS;
@@ -77,7 +80,7 @@ export function useServices() {
 /** The names of services by id; deleted services keep theirs while they can be restored. */
 export function useServiceNames(): ReadonlyMap<string, string> {
   const { project } = useMe();
-  const { data: services } = useQuery(servicesQuery(project.id));
+  const { data: services } = useQuery(sharedServices(project.id));
   const { data: deleted } = useQuery({ ...deletedQuery(project.id), staleTime: SLOW_MS });
   return useMemo(
     () =>
@@ -103,7 +106,7 @@ export function useKeyNames(): ReadonlyMap<string, string> {
 /** Whether names of services and keys are read: a table drawn before would change its height. */
 export function useAreNamesRead(): boolean {
   const { project } = useMe();
-  const services = useQuery({ ...servicesQuery(project.id), staleTime: SLOW_MS });
+  const services = useQuery(sharedServices(project.id));
   const deleted = useQuery({ ...deletedQuery(project.id), staleTime: SLOW_MS });
   const keys = useQuery({ ...keysQuery(project.id), staleTime: SLOW_MS });
   return !services.isPending && !deleted.isPending && !keys.isPending;
@@ -144,6 +147,8 @@ export function useService() {
   const cache = useQueryClient();
   return useQuery({
     ...serviceQuery(project.id, id),
+    // The parts of a page share one answer.
+    staleTime: QUICK_MS,
     // The list usually has the service already: the page begins with that.
     placeholderData: () =>
       cache

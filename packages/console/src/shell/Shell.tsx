@@ -62,12 +62,13 @@ export function Shell() {
           <Brand />
           <Navigation />
         </aside>
-        <Live />
         <main id="main" tabIndex={-1} className={classes.main}>
           <div className={classes.inner}>
-            <Suspense fallback={<Waiting rows={6} />}>
-              <Outlet />
-            </Suspense>
+            <Live>
+              <Suspense fallback={<Waiting rows={6} />}>
+                <Outlet />
+              </Suspense>
+            </Live>
           </div>
         </main>
       </div>
@@ -76,10 +77,9 @@ export function Shell() {
   );
 }
 
-/** Follows the events while the frame is shown. */
-function Live() {
-  useEvents(useMe().project.id);
-  return null;
+/** Follows the events while the frame is shown. A page reads when it does not miss any. */
+function Live({ children }: { children: ReactNode }) {
+  return useEvents(useMe().project.id) ? children : <Waiting rows={6} />;
 }
 
 function Lost() {
