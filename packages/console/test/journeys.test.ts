@@ -242,7 +242,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
         .waitFor();
     const set = page.getByRole('group', { name: 'Set readers' });
     await set.getByText('active', { exact: true }).waitFor();
-    await set.getByRole('combobox').selectOption('1 CPU, 4 GB');
+    await set.getByLabel('Size of each').selectOption('1 CPU, 4 GB');
     await set.getByRole('button', { name: 'Resize' }).click();
     await set.getByText('resizing', { exact: true }).waitFor();
     await set.getByText('active', { exact: true }).waitFor();

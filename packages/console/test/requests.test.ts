@@ -1,4 +1,4 @@
-/** What pages of the console ask the API for, and how often. */
+/** The requests that pages of the console make, and how often. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { CHROMIUM, NO_CHROMIUM } from './browser.ts';
 import { enter, installation, setUp, tearDown } from './journeys-cloud.ts';
