@@ -33,8 +33,8 @@ export const ALERT_RULE_VIEW: View<Schemas['AlertRule']> = {
 
 export const DESTINATION_VIEW: View<Schemas['AlertDestination']> = {
   noun: 'destination',
+  id: ({ id }) => id,
   columns: [
-    ['ID', ({ id }) => id],
     ['NAME', ({ name }) => name],
     ['TYPE', ({ type }) => type],
     ['TO', ({ config: { url, to } }) => url ?? to?.join(', ') ?? ''],

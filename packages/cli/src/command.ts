@@ -12,7 +12,7 @@ const ARGUMENTS: Readonly<Record<string, string>> = {
   vpc: 'its id or name',
   'allow-list': 'its id or description',
   exporter: 'its id or name',
-  peering: 'its id',
+  peering: 'its id, or the name of the other VPC',
   operation: 'its id',
   lease: 'its id',
   command: 'a program and its arguments, after --',

@@ -1,6 +1,7 @@
 /** Finds things by id or name, as arguments of commands name them. */
 import { HowdahError, type Schemas } from '@howdah/client';
 import { isId } from '@howdah/contract/ids';
+import { quotedWord } from '@howdah/contract/shell';
 import { answered, type Connection } from './connection.ts';
 import { Failure } from './exit.ts';
 import { nearestOf } from './nearest.ts';
@@ -85,9 +86,15 @@ export async function listServices(connection: Connection): Promise<Schemas['Ser
   return answered(connection.client.GET('/projects/{project_id}/services', inProject(connection)));
 }
 
-export async function listVpcs(connection: Connection): Promise<Schemas['Vpc'][]> {
-  return answered(connection.client.GET('/projects/{project_id}/vpcs', inProject(connection)));
-}
+export const VPCS: ListedKind<Schemas['Vpc']> = {
+  one: 'VPC',
+  many: 'VPCs',
+  shownBy: 'howdah vpc list',
+  id: (vpc) => vpc.id,
+  name: (vpc) => vpc.name,
+  list: async (connection) =>
+    answered(connection.client.GET('/projects/{project_id}/vpcs', inProject(connection))),
+};
 
 export const DELETED_SERVICES: ListedKind<Schemas['DeletedService']> = {
   one: 'deleted service',
@@ -117,6 +124,17 @@ export async function findSet(connection: Connection, service: string, wanted: s
   return { params: { path: { ...params.path, replica_set_id: id } } };
 }
 
+/** The id of the service with this id or name. With an id, the service may be deleted. */
+export async function findServiceId(connection: Connection, wanted: string): Promise<string> {
+  try {
+    return (await findService(connection, wanted)).service_id;
+  } catch (error) {
+    const isMissing = error instanceof Failure && error.exit === 'notFound';
+    if (isMissing && isId(wanted)) return wanted;
+    throw error;
+  }
+}
+
 /** The path of the calls on a service. */
 export async function findPath(connection: Connection, wanted: string) {
   return { params: pathOf(connection, (await findService(connection, wanted)).service_id) };
@@ -125,14 +143,7 @@ export async function findPath(connection: Connection, wanted: string) {
 /** The VPC with this id, or the only one with this name. */
 export async function findVpc(connection: Connection, wanted: string): Promise<Schemas['Vpc']> {
   const byId = /^[0-9]+$/.test(wanted) ? await readOrNull(readVpc(connection, wanted)) : null;
-  if (byId !== null) return byId;
-  return pick(await listVpcs(connection), wanted, {
-    one: 'VPC',
-    many: 'VPCs',
-    shownBy: 'howdah vpc list',
-    id: (vpc) => vpc.id,
-    name: (vpc) => vpc.name,
-  });
+  return byId ?? find(connection, VPCS, wanted);
 }
 
 export async function readVpc(connection: Connection, id: string): Promise<Schemas['Vpc']> {
@@ -198,6 +209,21 @@ export const keysOf = (projectId: string): ListedKind<Schemas['Key']> => ({
     const params = { path: { project_id: projectId } };
     return answered(client.GET('/projects/{project_id}/keys', { params }));
   },
+});
+
+/** The peerings of a VPC. The name of a peering is that of the other VPC. */
+export const peeringsOf = (
+  vpc: string,
+  path: ReturnType<typeof pathOfVpc>['path'],
+  peerName: (peering: Schemas['Peering']) => string,
+): ListedKind<Schemas['Peering']> => ({
+  one: `peering of ${vpc}`,
+  many: `peerings of ${vpc}`,
+  shownBy: `howdah peering list ${quotedWord(vpc)}`,
+  id: (peering) => peering.id,
+  name: peerName,
+  list: async ({ client }) =>
+    answered(client.GET('/projects/{project_id}/vpcs/{vpc_id}/peerings', { params: { path } })),
 });
 
 /**

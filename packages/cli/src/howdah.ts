@@ -4,6 +4,7 @@ import { CommanderError } from 'commander';
 import { inOurWords } from './api-words.ts';
 import { EXIT_CODES, exitOf } from './exit.ts';
 import { notCarriedLines } from './follow.ts';
+import { showTimesInFull } from './moment.ts';
 import { FORMATS, note, paintNote, say, showAs } from './output.ts';
 import { loadProgram } from './program.ts';
 
@@ -19,8 +20,9 @@ let asked: Record<string, unknown> = {};
 const program = await loadProgram(process.argv.slice(2));
 program.hook('preAction', (_program, command) => {
   asked = command.opts();
-  const { ca }: { ca?: unknown } = command.optsWithGlobals();
+  const { ca, time }: { ca?: unknown; time?: unknown } = command.optsWithGlobals();
   if (typeof ca === 'string') process.env['HD_CA'] = ca;
+  if (time === 'iso') showTimesInFull();
 });
 
 try {

@@ -1,9 +1,19 @@
-import { expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { Failure } from './exit.ts';
-import { dateAndDistance, momentOf, relative, secondsOf } from './moment.ts';
+import {
+  dateAndDistance,
+  distance,
+  momentOf,
+  relative,
+  secondsOf,
+  showTimesInFull,
+} from './moment.ts';
 import { duration } from './output.ts';
 
 const NOW = Date.parse('2026-01-31T12:00:00.000Z');
+
+beforeEach(() => void vi.useFakeTimers());
+afterEach(() => void vi.useRealTimers());
 
 test.each([
   ['now', '2026-01-31T12:00:00.000Z'],
@@ -33,12 +43,22 @@ test.each([
   ['2026-02-03T12:00:00.000Z', 'in 3 days'],
   ['2025-12-01T12:00:00.000Z', '2025-12-01T12:00:00.000Z'],
 ])('%s is %s', (dateTime, words) => {
-  expect(relative(dateTime, NOW)).toBe(words);
+  expect(distance(dateTime, NOW)).toBe(words);
 });
 
 test('a date-time is shown with its distance', () => {
-  expect(dateAndDistance('2026-01-31T11:00:00Z', NOW)).toBe('2026-01-31T11:00:00Z (1 hour ago)');
-  expect(dateAndDistance('2020-01-01T00:00:00Z', NOW)).toBe('2020-01-01T00:00:00Z');
+  vi.setSystemTime(NOW);
+  expect(dateAndDistance('2026-01-31T11:00:00Z')).toBe('2026-01-31T11:00:00Z (1 hour ago)');
+  expect(dateAndDistance('2020-01-01T00:00:00Z')).toBe('2020-01-01T00:00:00Z');
+});
+
+test('with --time iso every time is a date-time', async () => {
+  vi.setSystemTime(NOW);
+  const [near, far] = ['2026-01-31T11:00:00Z', '2020-01-01T00:00:00Z'];
+  expect(relative(near)).toBe('1 hour ago');
+  showTimesInFull();
+  for (const time of [near, far])
+    expect([relative(time), dateAndDistance(time)]).toEqual([time, time]);
 });
 
 test('no duration is negative, even if two clocks disagree', () => {

@@ -76,6 +76,16 @@ export function momentIfGiven(flag: string, text: string | undefined): string | 
   return text === undefined ? undefined : momentOf(flag, text);
 }
 
+/** The words of `--time`. */
+export const TIME_FORMS = ['relative', 'iso'] as const;
+
+let isInFull = false;
+
+/** From now on every time is shown as a date-time, not as a distance: `--time iso`. */
+export function showTimesInFull(): void {
+  isInFull = true;
+}
+
 /** Times within this distance are shown as distances. */
 const NEAR_MS = 30 * 86_400_000;
 const STEPS = [
@@ -85,11 +95,16 @@ const STEPS = [
   ['second', 1000],
 ] as const;
 
+/** A time in a table: its {@link distance}, or with `--time iso` the date-time. */
+export function relative(dateTime: string): string {
+  return isInFull ? dateTime : distance(dateTime, Date.now());
+}
+
 /**
  * A date-time as its distance from now: `5 minutes ago`, `in 3 days`. Beyond 30 days it stays a
  * date-time.
  */
-export function relative(dateTime: string, now = Date.now()): string {
+export function distance(dateTime: string, now: number): string {
   const ms = Date.parse(dateTime) - now;
   if (Number.isNaN(ms) || Math.abs(ms) > NEAR_MS) return dateTime;
   const [unit, length] = STEPS.find(([, least]) => Math.abs(ms) >= least) ?? ['second', 1000];
@@ -100,7 +115,7 @@ export function relative(dateTime: string, now = Date.now()): string {
 }
 
 /** A date-time, which can be pasted as an option, with its distance from now. */
-export function dateAndDistance(dateTime: string, now = Date.now()): string {
-  const distance = relative(dateTime, now);
-  return distance === dateTime ? dateTime : `${dateTime} (${distance})`;
+export function dateAndDistance(dateTime: string): string {
+  const words = relative(dateTime);
+  return words === dateTime ? dateTime : `${dateTime} (${words})`;
 }

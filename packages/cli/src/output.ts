@@ -94,7 +94,15 @@ export type Variables = Readonly<Record<string, string>>;
 export type View<T> = {
   /** The prefix of the names of variables: `vpc` makes VPC_ID. */
   noun: string;
-  /** The columns of a list, and the lines of one thing, without empty ones. */
+  /**
+   * The id of a thing that has a name: a line of one thing. A list has it beside a name that
+   * several things share. Absent: the thing has no name, and its id is a column.
+   */
+  id?: (thing: T) => string;
+  /**
+   * The columns of a list, and the lines of one thing, without empty ones. The first one is the
+   * name.
+   */
   columns: readonly (readonly [title: string, cell: (thing: T) => string])[];
   /** Additional lines of one thing. */
   details?: readonly (readonly [title: string, cell: (thing: T) => string])[];
@@ -105,7 +113,9 @@ export type View<T> = {
 /** Prints one thing. */
 export async function show<T>(format: Format, answer: T, view: View<T>): Promise<void> {
   const lines = () => {
-    const all = [...view.columns, ...(view.details ?? [])].map(
+    const { id, columns, details = [] } = view;
+    const ofId = id === undefined ? [] : [['ID', id] as const];
+    const all = [...ofId, ...columns, ...details].map(
       ([title, cell]) => [title, cell(answer)] as const,
     );
     const width = Math.max(...all.map(([title]) => title.length));
@@ -118,14 +128,31 @@ export async function show<T>(format: Format, answer: T, view: View<T>): Promise
 export async function showList<T>(
   format: Format,
   answer: readonly T[],
-  { noun, columns }: View<T>,
+  { noun, id, columns }: View<T>,
 ): Promise<void> {
   const rows = () =>
     table(
       columns.map(([title]) => title),
-      answer.map((thing) => columns.map(([, cell]) => cell(thing))),
+      withIds(
+        answer.map((thing) => columns.map(([, cell]) => cell(thing))),
+        answer.map((thing) => id?.(thing)),
+      ),
     );
   await showAs(format, answer, noun, rows);
+}
+
+/** @returns the rows, with its id beside each name that several of them begin with */
+export function withIds(
+  rows: readonly (readonly string[])[],
+  ids: readonly (string | undefined)[],
+): (readonly string[])[] {
+  const names = rows.map(([name]) => name);
+  const isShared = (name: string): boolean => names.indexOf(name) !== names.lastIndexOf(name);
+  return rows.map((row, index) => {
+    const [name = '', ...others] = row;
+    const id = ids[index];
+    return id !== undefined && isShared(name) ? [`${name} (${id})`, ...others] : row;
+  });
 }
 
 /** Prints a changed thing: the API's answer to the change, or the thing as it is `now`. */

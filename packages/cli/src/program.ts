@@ -5,6 +5,7 @@
 import { Command, Option } from 'commander';
 import { VERSION } from '@howdah/contract/version';
 import { EXIT_CODES, EXIT_MEANINGS, type Exit } from './exit.ts';
+import { TIME_FORMS } from './moment.ts';
 
 type Declare = (program: Command) => void;
 
@@ -104,19 +105,27 @@ export async function loadProgram(words: readonly string[]): Promise<Command> {
     needed.map(async ({ title, load }) => ({ title, declare: await load() })),
   );
   for (const { title, declare } of declared) declare(program.commandsGroup(title));
-  offerCa(program, false);
+  offerEverywhere(program, false);
   return program;
 }
 
-/** Before the command and after it. */
-function offerCa(command: Command, isHidden: boolean): void {
+/** The options of all commands. They are taken before the command and after it. */
+function offerEverywhere(command: Command, isHidden: boolean): void {
   command.addOption(
     new Option(
       '--ca <file>',
       'PEM file of a CA to trust beside the others, for an API with TLS; also HD_CA',
     ).hideHelp(isHidden),
   );
-  for (const child of command.commands) offerCa(child, true);
+  command.addOption(
+    new Option(
+      '--time <form>',
+      'how tables show times: as a distance from now, or as a date-time; default: relative',
+    )
+      .choices(TIME_FORMS)
+      .hideHelp(isHidden),
+  );
+  for (const child of command.commands) offerEverywhere(child, true);
 }
 
 function exitCodes(): string {

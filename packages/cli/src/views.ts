@@ -8,19 +8,21 @@ import { PROJECT_LIMITS, RETENTION_DAYS } from '@howdah/contract/values';
 import { endpointOf, poolerOf, variablesOf } from './address.ts';
 import { tookMs } from './follow.ts';
 import { dateAndDistance, lengthOf, relative } from './moment.ts';
-import { noNames, type NameOf } from './names.ts';
+import { UNNAMED, type NameOf, type NamesOfService } from './names.ts';
 import { duration, type View } from './output.ts';
 
 type Service = Schemas['Service'];
 
+export const SERVICE_NOUN = 'service';
+
 /** @param ca as {@link variablesOf} takes it */
 export const serviceView = (
   ca: string | null,
-  names: { serviceName?: NameOf; vpcName?: NameOf } = {},
+  { serviceName, vpcName, listName, exporterName }: NamesOfService = UNNAMED,
 ): View<Service> => ({
-  noun: 'service',
+  noun: SERVICE_NOUN,
+  id: ({ service_id: id }) => id,
   columns: [
-    ['ID', ({ service_id: id }) => id],
     ['NAME', ({ name }) => name],
     ['TYPE', ({ service_type: type }) => type],
     ['STATUS', statusOf],
@@ -31,13 +33,9 @@ export const serviceView = (
   ],
   details: [
     ['POOLER', (service) => placeOrNone(poolerOf(service))],
-    [
-      'VPC',
-      ({ vpc_endpoint: inside }) =>
-        inside === undefined ? '' : named(inside.vpc_id, names.vpcName),
-    ],
-    ['ALLOW LIST', ({ allow_list_id: list }) => list ?? ''],
-    ['EXPORTER', ({ metric_exporter_id: exporter }) => exporter ?? ''],
+    ['VPC', ({ vpc_endpoint: inside }) => (inside === undefined ? '' : vpcName(inside.vpc_id))],
+    ['ALLOW LIST', ({ allow_list_id: list }) => named(list, listName)],
+    ['EXPORTER', ({ metric_exporter_id: exporter }) => named(exporter, exporterName)],
     ['ENVIRONMENT', ({ metadata }) => metadata.environment],
     ['REGION', ({ region_code: region }) => region],
     [
@@ -52,8 +50,7 @@ export const serviceView = (
     ],
     [
       'FORKED FROM',
-      ({ forked_from: parent }) =>
-        parent === undefined ? '' : named(parent.service_id, names.serviceName),
+      ({ forked_from: parent }) => (parent === undefined ? '' : serviceName(parent.service_id)),
     ],
     [
       'DISK',
@@ -101,8 +98,8 @@ const boundOf = (bound: boolean | undefined): string =>
 
 export const DELETED_VIEW: View<Schemas['DeletedService']> = {
   noun: 'deleted_service',
+  id: ({ service_id: id }) => id,
   columns: [
-    ['ID', ({ service_id: id }) => id],
     ['NAME', ({ name }) => name],
     ['TYPE', ({ service_type: type }) => type],
     ['ENVIRONMENT', ({ environment }) => environment],
@@ -112,7 +109,7 @@ export const DELETED_VIEW: View<Schemas['DeletedService']> = {
       ({ restorable_until: until, restore_at_risk: isAtRisk }) =>
         until === undefined
           ? ''
-          : `${dateAndDistance(until)}${isAtRisk ? ', earlier if the disk fills' : ''}`,
+          : `${relative(until)}${isAtRisk ? ', earlier if the disk fills' : ''}`,
     ],
     ['FROM', ({ repository }) => (repository === undefined ? 'its region' : repository)],
   ],
@@ -137,8 +134,8 @@ export const MEMBER_VIEW: View<Schemas['Member']> = {
 
 export const SET_VIEW: View<Schemas['ReadReplicaSet']> = {
   noun: 'replica_set',
+  id: ({ id }) => id,
   columns: [
-    ['ID', ({ id }) => id],
     ['NAME', ({ name }) => name],
     ['NODES', ({ nodes }) => String(nodes)],
     ['STATUS', ({ status }) => status],
@@ -146,18 +143,15 @@ export const SET_VIEW: View<Schemas['ReadReplicaSet']> = {
     ['MEMORY', ({ memory_gbs: memory }) => memoryOf(memory)],
     ['ENDPOINT', (set) => placeOf(endpointOf(set))],
   ],
-  details: [
-    ['POOLER', (set) => placeOrNone(poolerOf(set))],
-    ['VPC', ({ vpc_endpoint: endpoint }) => endpoint?.vpc_id ?? ''],
-    ['ENVIRONMENT', ({ metadata }) => metadata.environment],
-    ['PURPOSE', ({ purpose }) => purpose],
-  ],
 };
 
-export const SET_DETAIL_VIEW: View<Schemas['ReadReplicaSetDetail']> = {
+export const setDetailView = (vpcName: NameOf): View<Schemas['ReadReplicaSetDetail']> => ({
   ...SET_VIEW,
   details: [
-    ...(SET_VIEW.details ?? []),
+    ['POOLER', (set) => placeOrNone(poolerOf(set))],
+    ['VPC', ({ vpc_endpoint: endpoint }) => named(endpoint?.vpc_id, vpcName)],
+    ['ENVIRONMENT', ({ metadata }) => metadata.environment],
+    ['PURPOSE', ({ purpose }) => purpose],
     ['LAG LIMIT', ({ lag_limit: { bytes, seconds } }) => `${bytes} bytes, ${seconds} s`],
     [
       'NODES READY',
@@ -167,7 +161,7 @@ export const SET_DETAIL_VIEW: View<Schemas['ReadReplicaSetDetail']> = {
           .join('; '),
     ],
   ],
-};
+});
 
 export const operationView = (
   serviceName: NameOf,
@@ -216,7 +210,7 @@ export function linesOf(
   const more = remaining === undefined ? '' : `, about ${duration(remaining * 1000)} more`;
   const why = error === undefined ? '' : `: ${error}`;
   return [
-    `${created} ${kind} ${status}${more}, requested by ${keyName(requested_by)}${why}`,
+    `${relative(created)} ${kind} ${status}${more}, requested by ${keyName(requested_by)}${why}`,
     ...steps.map((step) => {
       const detail = step.detail === null ? '' : `, ${step.detail}`;
       return `  ${step.name} ${HOW_IT_WENT[step.outcome](duration(tookMs(step)))}${detail}`;
@@ -263,7 +257,7 @@ export const KEY_VIEW: View<Schemas['Key']> = {
           ? `revoked ${relative(revoked)}`
           : expires === null
             ? 'yes'
-            : `until ${dateAndDistance(expires)}`,
+            : `ends ${relative(expires)}`,
     ],
   ],
 };
@@ -361,11 +355,11 @@ export const LEASE_VIEW: View<Schemas['Lease']> = {
 
 export const WEBHOOK_VIEW: View<Schemas['Webhook']> = {
   noun: 'webhook',
+  id: ({ id }) => id,
   columns: [
-    ['ID', ({ id }) => id],
     ['URL', ({ url }) => url],
     ['TYPES', ({ types }) => (types.length === 0 ? 'all' : types.join(','))],
-    ['CREATED', ({ created }) => created],
+    ['CREATED', ({ created }) => relative(created)],
   ],
 };
 
@@ -376,15 +370,15 @@ export const DELIVERY_VIEW: View<Schemas['Delivery']> = {
     ['TYPE', ({ type }) => type],
     ['STATUS', ({ status }) => status],
     ['ATTEMPTS', ({ attempts }) => String(attempts)],
-    ['NEXT', ({ next_attempt: next }) => next ?? ''],
+    ['NEXT', ({ next_attempt: next }) => (next === null ? '' : relative(next))],
     ['LAST', ({ error, response_status: status }) => error ?? String(status ?? '')],
   ],
 };
 
 export const EXPORTER_VIEW: View<Schemas['Exporter']> = {
   noun: 'exporter',
+  id: ({ exporter_id: id }) => id,
   columns: [
-    ['ID', ({ exporter_id: id }) => id],
     ['NAME', ({ name }) => name],
     ['TYPE', ({ type }) => type],
     ['URL', ({ config: { url, endpoint } }) => url ?? endpoint ?? ''],
@@ -423,8 +417,9 @@ export const AUTH_VIEW: View<Schemas['AuthInfo']> = {
     ['NAME', ({ api_key: key }) => key.name],
     ['ROLE', ({ api_key: key }) => key.role],
     ['RESTRICTIONS', ({ api_key: key }) => restrictionsOf(key)],
-    ['PROJECT', ({ api_key: { project } }) => `${project.id} ${project.name}`],
-    ['CREATED', ({ api_key: key }) => key.created],
+    // HD_PROJECT takes the id.
+    ['PROJECT', ({ api_key: { project } }) => `${project.name} (${project.id})`],
+    ['CREATED', ({ api_key: key }) => dateAndDistance(key.created)],
   ],
 };
 
@@ -434,11 +429,9 @@ function restrictionsOf({ fork_only, dry_run_only }: Schemas['AuthInfo']['api_ke
     .join(', ');
 }
 
-/** `NAME (ID)`, or the id if the name is unknown. */
-function named(id: string, nameOf: NameOf = noNames): string {
-  const name = nameOf(id);
-  return name === id ? id : `${name} (${id})`;
-}
+/** The name of a thing that there may be. */
+const named = (id: string | null | undefined, nameOf: NameOf): string =>
+  id === null || id === undefined ? '' : nameOf(id);
 
 function placeOrNone(endpoint: Schemas['Endpoint'] | undefined): string {
   return endpoint === undefined ? '' : placeOf(endpoint);
@@ -468,8 +461,8 @@ function yesOrNo(value: boolean): string {
 
 export const ALLOW_LIST_VIEW: View<Schemas['AllowList']> = {
   noun: 'allow_list',
+  id: ({ allow_list_id: id }) => id,
   columns: [
-    ['ID', ({ allow_list_id: id }) => id],
     ['DESCRIPTION', ({ description }) => description],
     ['NETWORKS', ({ cidr_blocks: networks }) => networks.join(', ')],
   ],
@@ -478,38 +471,37 @@ export const ALLOW_LIST_VIEW: View<Schemas['AllowList']> = {
 
 export const VPC_VIEW: View<Schemas['Vpc']> = {
   noun: 'vpc',
+  id: ({ id }) => id,
   columns: [
-    ['ID', ({ id }) => id],
     ['NAME', ({ name }) => name],
     ['CIDR', ({ cidr }) => cidr],
     ['REGION', ({ region_code: region }) => region],
   ],
 };
 
-export const PEERING_VIEW: View<Schemas['Peering']> = {
+/** @param peerName the name of the other VPC */
+export const peeringView = (
+  peerName: (peering: Schemas['Peering']) => string,
+): View<Schemas['Peering']> => ({
   noun: 'peering',
+  id: ({ id }) => id,
   columns: [
-    ['ID', ({ id }) => id],
-    ['PROJECT', ({ peer_account_id: project }) => project],
-    ['VPC', ({ peer_vpc_id: vpc }) => vpc],
+    ['WITH', peerName],
     ['STATUS', ({ status }) => status],
     ['WHY', ({ error_message: why }) => why ?? ''],
   ],
-};
+});
 
 // How projects are shown.
 
 export const PROJECT_VIEW: View<Schemas['Project']> = {
   noun: 'project',
-  columns: [
-    ['ID', ({ id }) => id],
-    ['NAME', ({ name }) => name],
-  ],
+  id: ({ id }) => id,
+  columns: [['NAME', ({ name }) => name]],
 };
 
 export const PROJECT_DETAIL_VIEW: View<Schemas['ProjectDetails']> = {
-  noun: 'project',
-  columns: PROJECT_VIEW.columns,
+  ...PROJECT_VIEW,
   details: [
     ...PROJECT_LIMITS.map(
       (limit) =>
@@ -572,8 +564,8 @@ export const KUBERNETES_REGION_VIEW: View<Schemas['KubernetesRegion']> = {
 
 export const REPOSITORY_VIEW: View<Schemas['Repository']> = {
   noun: 'repository',
+  id: ({ id }) => id,
   columns: [
-    ['ID', ({ id }) => id],
     ['NAME', ({ name }) => name],
     ['LOCATION', ({ location }) => location],
     ['SERVICES', ({ services }) => String(services)],

@@ -21,6 +21,7 @@ export type Outcome = { code: number | null; stdout: string; stderr: string };
 export async function serve(answers: Readonly<Record<string, Answer>> = {}) {
   const called: string[] = [];
   const changed: string[] = [];
+  const paths: string[] = [];
   const problems: string[] = [];
   const server = createServer((request, response) => {
     const answerTo = async (): Promise<void> => {
@@ -33,6 +34,7 @@ export async function serve(answers: Readonly<Record<string, Answer>> = {}) {
           body: { code: 'NOT_FOUND', message: 'no such path', request_id: 'r' },
         });
       called.push(route.operationId);
+      paths.push(url.pathname);
       problems.push(...problemsOf(route, url, body));
       const isPlan = route.changes && url.searchParams.get('dry_run') === 'true';
       if (route.changes && !isPlan) changed.push(route.operationId);
@@ -66,6 +68,8 @@ export async function serve(answers: Readonly<Record<string, Answer>> = {}) {
     env,
     /** The calls that came, by their names. */
     called,
+    /** The paths of these calls. */
+    paths,
     /** Those of them that changed something: not those that only asked what would be done. */
     changed,
     /** The requests and answers that the document does not allow. */

@@ -140,6 +140,8 @@ export const exporter = {
 
 export const vpc = { id: '1001', name: 'office', cidr: '10.1.0.0/16', region_code: 'local' };
 
+export const peerVpc = { ...vpc, id: '1002', name: 'warehouse', cidr: '10.2.0.0/16' };
+
 export const peering = {
   id: '2001',
   peer_account_id: 'n765kku04j',

@@ -55,7 +55,7 @@ async function expectDryRuns(id: string): Promise<void> {
 }
 
 /** Makes a fork, which has the data, the server log and the events that it must have. */
-async function forkShop(): Promise<Fork> {
+async function forkShop(): Promise<void> {
   const forked = await cloud.cli('service', 'fork', 'shop', '--name', 'trial', '-o', 'json');
   expect(forked.code).toBe(0);
   const trial: Fork = JSON.parse(forked.stdout);
@@ -71,7 +71,6 @@ async function forkShop(): Promise<Fork> {
     .split('\n')
     .map((line): { type: string } => JSON.parse(line));
   expect(shown.map(({ type }) => type)).toContain('operation.finished');
-  return trial;
 }
 
 /** A call that a status, a value or a role does not allow ends with the exit code for it. */
@@ -131,14 +130,12 @@ test('the command line creates, queries, forks, follows and deletes a service', 
   });
 
   await expectDryRuns(id);
-  const trial = await forkShop();
+  await forkShop();
   await expectRefusals();
 
   expect(await cloud.cli('service', 'delete', 'trial')).toMatchObject({ code: 0, stdout: '' });
   expect(await cloud.cli('service', 'get', 'trial')).toMatchObject({ code: 3, stdout: '' });
-  expect((await cloud.cli('service', 'list-deleted')).stdout).toMatch(
-    new RegExp(`^${trial.service_id} +trial +POSTGRES`, 'm'),
-  );
+  expect((await cloud.cli('service', 'list-deleted')).stdout).toMatch(/^trial +POSTGRES/m);
   expect((await cloud.cli('service', 'restore', 'trial')).code).toBe(0);
   for (const name of ['trial', 'shop'])
     expect((await cloud.cli('service', 'delete', name)).code).toBe(0);

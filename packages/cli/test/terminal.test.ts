@@ -291,7 +291,8 @@ test('completion offers commands, options, values of options and names', async (
   expect(await offered('service', 're')).toEqual(all);
   expect(await offered('service', 'resize', '--m')).toEqual(['--memory-gbs']);
   expect(await offered('service', 'get', '')).toEqual(['orders', 'mq45ho2ud1', 'zzzzzzzzzz']);
-  expect(await offered('service', 'attach-vpc', 'orders', '')).toEqual(['office']);
+  expect(await offered('service', 'attach-vpc', 'orders', '')).toEqual(['office', 'warehouse']);
+  expect(await offered('peering', 'get', 'office', '')).toEqual(['warehouse']);
   expect(await offered('service', 'create', '--vpc', 'o')).toEqual(['office']);
   expect(await offered('service', 'create', '-o', '')).toEqual(['table', 'json', 'yaml', 'env']);
   expect(await offered('replica-set', 'get', 'orders', '')).toEqual(['readers']);
@@ -320,11 +321,11 @@ test('a peering that reaches nothing fails, and a pending one says what is missi
   const refused = await wrong.run(...create);
   expect(refused.code).toBe(5);
   expect(refused.stderr).toContain('there is no VPC 1999');
-  expect(refused.stderr).toContain(`howdah peering delete office ${peering.id}`);
+  expect(refused.stderr).toContain('howdah peering delete office warehouse');
   const pending = await api({
     createPeering: { status: 201, body: { ...peering, status: 'pending' } },
   });
   const asked = await pending.run(...create, '--project', 'zzzzzzzzzz');
   expect(asked.code).toBe(0);
-  expect(asked.stderr).toContain('howdah peering create 1999 --peer');
+  expect(asked.stderr).toContain('howdah peering create 1002 --peer 1001 --project n765kku04j');
 });

@@ -130,8 +130,8 @@ test('a service from create to delete', async () => {
   const listed = await cloud.cli('service', 'list');
   expect(listed.stdout).toMatch(
     new RegExp(
-      '^ID +NAME +TYPE +STATUS +CPU +MEMORY +WITH +ENDPOINT\n' +
-        String.raw`[a-z0-9]{10} +by hand +POSTGRES +READY +0\.5 +2 GB +127\.0\.0\.1:\d+\n$`,
+      '^NAME +TYPE +STATUS +CPU +MEMORY +WITH +ENDPOINT\n' +
+        String.raw`by hand +POSTGRES +READY +0\.5 +2 GB +127\.0\.0\.1:\d+\n$`,
     ),
   );
   const [service]: { service_id: string }[] = JSON.parse(

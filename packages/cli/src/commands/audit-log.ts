@@ -5,7 +5,7 @@ import { pipeline } from 'node:stream/promises';
 import { given, noun, verb, type Listing } from '../command.ts';
 import { connect, type Connection } from '../connection.ts';
 import { Failure } from '../exit.ts';
-import { ofProject } from '../find.ts';
+import { find, findServiceId, keysOf, ofProject } from '../find.ts';
 import { momentIfGiven, MOMENTS } from '../moment.ts';
 import { keyNames, serviceNames } from '../names.ts';
 import { showList } from '../output.ts';
@@ -37,9 +37,10 @@ export function addAuditLog(program: Command): void {
     }),
   ).action(async ({ output, limit, ...filter }: Listing & Filter) => {
     const connection = await connect();
+    const query = await queryOf(connection, filter);
     const entries = await firstOf(limit, (page) =>
       connection.client.GET('/projects/{project_id}/audit', {
-        params: { ...ofProject(connection), query: { ...queryOf(filter), ...page } },
+        params: { ...ofProject(connection), query: { ...query, ...page } },
       }),
     );
     const view = auditView(
@@ -59,9 +60,12 @@ export function addAuditLog(program: Command): void {
 
 function filtered(command: Command): Command {
   return command
-    .option('--service <id>', 'only calls on this service, which may be deleted')
+    .option(
+      '--service <service>',
+      'only calls on this service, by its id or name; a deleted one by its id',
+    )
     .option('--operation <id>', 'only the call that requested this operation')
-    .option('--key <public-key>', 'only calls with this key')
+    .option('--key <key>', 'only calls with this key, by its public half or name')
     .option('--call <name>', 'only this call, like createService')
     .addOption(
       new Option('--outcome <outcome>', 'only calls with this outcome').choices(AUDIT_OUTCOMES),
@@ -70,11 +74,17 @@ function filtered(command: Command): Command {
     .option('--until <time>', 'only before it');
 }
 
-function queryOf({ service, operation, key, call, outcome, since, until }: Filter) {
+async function queryOf(
+  connection: Connection,
+  { service, operation, key, call, outcome, since, until }: Filter,
+) {
   return {
-    ...given('service_id', service),
+    ...given(
+      'service_id',
+      service === undefined ? undefined : await findServiceId(connection, service),
+    ),
     ...given('operation_id', operation),
-    ...given('public_key', key),
+    ...given('public_key', key === undefined ? undefined : await findKey(connection, key)),
     ...given('call', call),
     ...given('outcome', outcome),
     ...given('since', momentIfGiven('--since', since)),
@@ -82,9 +92,15 @@ function queryOf({ service, operation, key, call, outcome, since, until }: Filte
   };
 }
 
+/** The public half of a key. The log also has keys that are no longer listed, or never existed. */
+async function findKey(connection: Connection, wanted: string): Promise<string> {
+  if (/^HD[a-z0-9]+$/.test(wanted)) return wanted;
+  return (await find(connection, keysOf(connection.projectId), wanted)).public_key;
+}
+
 /** Prints the log as a stream, however long it is. */
 async function exportAll(connection: Connection, filter: Filter): Promise<void> {
-  const params = { ...ofProject(connection), query: queryOf(filter) };
+  const params = { ...ofProject(connection), query: await queryOf(connection, filter) };
   const { data } = await connection.client.GET('/projects/{project_id}/audit/export', {
     params,
     parseAs: 'stream',

@@ -264,7 +264,7 @@ function addRegions(backup: Command): void {
     await showAs(output, found, 'region', () =>
       table(
         ['REPOSITORY', 'ADDED'],
-        found.map((one) => [one.region_code, one.created]),
+        found.map((one) => [one.region_code, relative(one.created)]),
       ),
     );
   });

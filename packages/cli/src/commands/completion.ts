@@ -9,15 +9,17 @@ import {
   DELETED_SERVICES,
   DESTINATIONS,
   EXPORTERS,
+  VPCS,
   WEBHOOKS,
   findPath,
   findVpc,
   keysOf,
   listServices,
-  listVpcs,
   ofProject,
   pathOfVpc,
+  peeringsOf,
 } from '../find.ts';
+import { peerNames } from '../names.ts';
 import { say } from '../output.ts';
 
 const SHELLS = ['bash', 'zsh', 'fish'] as const;
@@ -94,7 +96,7 @@ const LISTERS: Readonly<Record<string, Lister>> = {
   },
 
   vpc: async (connection) => {
-    const vpcs = await listVpcs(connection);
+    const vpcs = await VPCS.list(connection);
     return named(vpcs.map(({ id, name, cidr }) => ({ id, name, about: cidr })));
   },
 
@@ -115,13 +117,16 @@ const LISTERS: Readonly<Record<string, Lister>> = {
   },
 
   peering: async (connection, vpc) => {
-    const { id } = await findVpc(connection, vpc);
-    const peerings = await answered(
-      connection.client.GET('/projects/{project_id}/vpcs/{vpc_id}/peerings', {
-        params: pathOfVpc(connection, id),
-      }),
+    const { path } = pathOfVpc(connection, (await findVpc(connection, vpc)).id);
+    const peerName = await peerNames(connection, 'table');
+    const peerings = await peeringsOf(vpc, path, peerName).list(connection);
+    return named(
+      peerings.map((peering) => ({
+        id: peering.id,
+        name: peerName(peering),
+        about: peering.status,
+      })),
     );
-    return peerings.map((peering) => ({ value: peering.id, about: peering.status }));
   },
 
   operation: async (connection) => {

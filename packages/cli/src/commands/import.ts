@@ -217,7 +217,7 @@ function addStatus(group: Command): void {
 const VIEW: View<Report> = {
   noun: 'import',
   columns: [
-    ['SERVICE', ({ name, service_id: id }) => `${name} (${id})`],
+    ['SERVICE', ({ name }) => name],
     ['SOURCE', ({ source }) => source],
     ['STAGE', ({ stage }) => STAGES[stage]],
     ['RUNNING', ({ running }) => (running ? 'yes' : 'no: howdah import resume continues it')],

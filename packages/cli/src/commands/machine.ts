@@ -5,15 +5,14 @@ import { placeOf } from '@howdah/contract/connect';
 import { readText } from '@howdah/client/node';
 import { endpointOf } from '../address.ts';
 import { verb, given, type Waiting } from '../command.ts';
-import { connectHere, homeDirectory, connect, findCa } from '../connection.ts';
+import { connectHere, homeDirectory, connect } from '../connection.ts';
 import { Failure } from '../exit.ts';
-import { ALLOW_LISTS, find, findVpc, listServices, ofProject, readService } from '../find.ts';
-import { say, table, paint, note, showChanged, stopwatch } from '../output.ts';
+import { ALLOW_LISTS, find, findVpc, listServices, ofProject } from '../find.ts';
+import { say, table, withIds, paint, note, stopwatch } from '../output.ts';
 import { noteProblems } from '../problems.ts';
 import { loadServer } from '../server.ts';
 import { follow } from '../follow.ts';
-import { serviceView } from '../views.ts';
-import { CHANGES } from './service-shared.ts';
+import { CHANGES, showChangedService } from './service-shared.ts';
 import { MOMENTS, momentOf } from '../moment.ts';
 
 export function addStatus(program: Command): void {
@@ -34,15 +33,17 @@ export function addStatus(program: Command): void {
     else {
       const hasRegions = new Set(services.map(({ region_code: region }) => region)).size > 1;
       table(
-        ['ID', 'NAME', 'TYPE', ...(hasRegions ? ['REGION'] : []), 'STATUS', 'ENDPOINT'],
-        services.map((service) => [
-          service.service_id,
-          service.name,
-          service.service_type,
-          ...(hasRegions ? [service.region_code] : []),
-          service.status,
-          placeOf(endpointOf(service)),
-        ]),
+        ['NAME', 'TYPE', ...(hasRegions ? ['REGION'] : []), 'STATUS', 'ENDPOINT'],
+        withIds(
+          services.map((service) => [
+            service.name,
+            service.service_type,
+            ...(hasRegions ? [service.region_code] : []),
+            service.status,
+            placeOf(endpointOf(service)),
+          ]),
+          services.map(({ service_id: id }) => id),
+        ),
       );
     }
     await noteProblems(connection, services);
@@ -163,9 +164,7 @@ export function addAdopt(program: Command): void {
       if (data === undefined) throw new Failure('the server answered without a body');
       for (const line of data.assumed ?? []) note(`assumed: ${line}`);
       await follow(connection, response, options);
-      await showChanged(options.output, data, serviceView(await findCa(connection.apiUrl)), () =>
-        readService(connection, data.service_id),
-      );
+      await showChangedService(connection, options.output, data, data.service_id);
     });
 }
 

@@ -1,11 +1,9 @@
 import type { Schemas } from '@howdah/client';
-import { isId } from '@howdah/contract/ids';
 import { OPERATION_KINDS, OPERATION_STATUSES } from '@howdah/contract/status';
 import { Option, type Command } from 'commander';
 import { given, noun, verb, type Changing, type Listing, type Printing } from '../command.ts';
 import { answered, connect, type Connection } from '../connection.ts';
-import { Failure } from '../exit.ts';
-import { findService, ofProject } from '../find.ts';
+import { findServiceId, ofProject } from '../find.ts';
 import { keyNames, serviceNames } from '../names.ts';
 import { say, showAs, showList } from '../output.ts';
 import { firstOf } from '../pages.ts';
@@ -40,7 +38,9 @@ export function addOperation(program: Command): void {
       const query = {
         ...given(
           'service_id',
-          options.service === undefined ? undefined : await everId(connection, options.service),
+          options.service === undefined
+            ? undefined
+            : await findServiceId(connection, options.service),
         ),
         ...given('kind', options.kind),
         ...given('status', options.status),
@@ -100,7 +100,7 @@ export function addServiceOperations(service: Command): void {
     takes: ['output'],
   }).action(async (name: string, { output }: Printing) => {
     const connection = await connect();
-    const query = { service_id: await everId(connection, name) };
+    const query = { service_id: await findServiceId(connection, name) };
     const operations = await answered(
       connection.client.GET('/projects/{project_id}/operations', {
         params: { ...ofProject(connection), query },
@@ -116,17 +116,6 @@ export function addServiceOperations(service: Command): void {
 /** The table of operations, with the names of services and keys. */
 async function viewFor(connection: Connection, format: Printing['output']) {
   return operationView(await serviceNames(connection, format), await keyNames(connection, format));
-}
-
-/** The id of a service, which may be deleted. */
-async function everId(connection: Connection, wanted: string): Promise<string> {
-  if (!isId(wanted)) return (await findService(connection, wanted)).service_id;
-  try {
-    return (await findService(connection, wanted)).service_id;
-  } catch (error) {
-    if (error instanceof Failure && error.exit === 'notFound') return wanted;
-    throw error;
-  }
 }
 
 function pathOf(connection: Connection, operationId: string) {

@@ -1,4 +1,4 @@
-import type { HowdahClient } from '@howdah/client';
+import type { HowdahClient, Schemas } from '@howdah/client';
 import type { Action } from '@howdah/contract/actions';
 import { permissionOfAction } from '@howdah/contract/permissions';
 import { ENVIRONMENTS, SET_PURPOSES } from '@howdah/contract/types';
@@ -22,9 +22,10 @@ import { answered, connect, type Connection } from '../connection.ts';
 import { Failure } from '../exit.ts';
 import { findPath, findService, findSet } from '../find.ts';
 import { follow } from '../follow.ts';
-import { note, say, show, showAs, showChanged, showList } from '../output.ts';
+import { noNames, vpcNames } from '../names.ts';
+import { isForPrograms, note, say, show, showAs, showList, type Format } from '../output.ts';
 import { refuseBeforeAsking } from '../permission.ts';
-import { SET_DETAIL_VIEW, SET_VIEW } from '../views.ts';
+import { SET_VIEW, setDetailView } from '../views.ts';
 
 type OfSet = Awaited<ReturnType<typeof findSet>>;
 type CreateOptions = Waiting & {
@@ -66,11 +67,8 @@ export function addReplicaSet(program: Command): void {
     takes: ['output'],
   }).action(async (service: string, name: string, { output }: Printing) => {
     const connection = await connect();
-    await show(
-      output,
-      await readSet(connection, await findSet(connection, service, name)),
-      SET_DETAIL_VIEW,
-    );
+    const of = await findSet(connection, service, name);
+    await showSet(connection, output, await readSet(connection, of));
   });
 
   verb(set, 'create <service>', {
@@ -219,7 +217,20 @@ async function change(
       : await confirmAction(action, { ...set, environment: set.metadata.environment }, options);
   const { data, response } = await call(connection.client, confirmedBy(of, confirmed));
   await follow(connection, response, options);
-  await showChanged(options.output, data, SET_DETAIL_VIEW, () => readSet(connection, of));
+  if (isForPrograms(options.output))
+    await showAs(options.output, data, SET_VIEW.noun, () => undefined);
+  else await showSet(connection, options.output, await readSet(connection, of));
+}
+
+/** Prints a read replica set, with the name of its VPC. */
+async function showSet(
+  connection: Connection,
+  format: Format,
+  found: Schemas['ReadReplicaSetDetail'],
+): Promise<void> {
+  const isInVpc = found.vpc_endpoint !== undefined;
+  const vpcName = isInVpc ? await vpcNames(connection, format) : noNames;
+  await show(format, found, setDetailView(vpcName));
 }
 
 type ConfirmedSet = { params: OfSet['params'] & { query?: { confirm?: string } } };

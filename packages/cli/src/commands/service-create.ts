@@ -27,11 +27,19 @@ import {
 } from '../find.ts';
 import { follow, followService } from '../follow.ts';
 import { momentIfGiven, MOMENTS } from '../moment.ts';
-import { note, say, show, showAs } from '../output.ts';
+import { note, say, showAs } from '../output.ts';
 import { serviceView } from '../views.ts';
 import { AUTO_SUSPEND, autoSuspendOf } from './service-sleep.ts';
 import { lifetimeOf, takeLifetime, type Lifetime } from './service-lifetime.ts';
-import { change, CHANGES, CREATES, environmentOf, sizeOf, type Size } from './service-shared.ts';
+import {
+  change,
+  CHANGES,
+  CREATES,
+  environmentOf,
+  showService,
+  sizeOf,
+  type Size,
+} from './service-shared.ts';
 
 type Service = Schemas['Service'];
 type CreateOptions = Repeatable &
@@ -225,8 +233,7 @@ async function makeOnce(
     const { service_id: id } = await findService(connection, String(name));
     note(`${id} is called ${name} already; its password was shown when it was made`);
     if (options.wait) await followService(connection, id, options.timeout);
-    const view = serviceView(await findCa(connection.apiUrl));
-    await show(options.output, await readService(connection, id), view);
+    await showService(connection, options.output, await readService(connection, id));
     return;
   }
   await showCreated(connection, made, options);

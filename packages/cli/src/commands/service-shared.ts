@@ -15,9 +15,10 @@ import { asks, confirmAction } from '../confirm.ts';
 import { connect, findCa, type Connection } from '../connection.ts';
 import { findService, pathOf, readService } from '../find.ts';
 import { follow } from '../follow.ts';
-import { showChanged } from '../output.ts';
+import { namesOfService } from '../names.ts';
+import { isForPrograms, show, showAs, type Format } from '../output.ts';
 import { refuseBeforeAsking } from '../permission.ts';
-import { serviceView } from '../views.ts';
+import { SERVICE_NOUN, serviceView } from '../views.ts';
 
 type OfService = ReturnType<typeof pathOf> & { query?: { confirm?: string } };
 /** A call that changes a service. */
@@ -107,9 +108,28 @@ export async function change(
 ): Promise<void> {
   const { data, response } = await call(connection.client, pathOf(connection, id));
   await follow(connection, response, options);
-  await showChanged(options.output, data, serviceView(await findCa(connection.apiUrl)), () =>
-    readService(connection, id),
-  );
+  await showChangedService(connection, options.output, data, id);
+}
+
+/** Prints the API's answer to a change, or for people the service as it is now. */
+export async function showChangedService(
+  connection: Connection,
+  format: Format,
+  answer: unknown,
+  id: string,
+): Promise<void> {
+  if (isForPrograms(format)) await showAs(format, answer, SERVICE_NOUN, () => undefined);
+  else await showService(connection, format, await readService(connection, id));
+}
+
+/** Prints a service, with the names of what it refers to. */
+export async function showService(
+  connection: Connection,
+  format: Format,
+  service: Schemas['Service'],
+): Promise<void> {
+  const names = await namesOfService(connection, format, service);
+  await show(format, service, serviceView(await findCa(connection.apiUrl), names));
 }
 
 export function sizeOf({ cpuMillis, memoryGbs, storageGb, cpuBound, force }: Size) {

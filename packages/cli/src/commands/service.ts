@@ -11,7 +11,7 @@ import {
   type Waiting,
   type Destroying,
 } from '../command.ts';
-import { answered, connect, findCa, type Connection } from '../connection.ts';
+import { answered, connect, type Connection } from '../connection.ts';
 import {
   findPath,
   findService,
@@ -22,8 +22,7 @@ import {
   pathOf,
 } from '../find.ts';
 import { followService, follow } from '../follow.ts';
-import { serviceNames, vpcNames } from '../names.ts';
-import { show, showList, note } from '../output.ts';
+import { showList, note } from '../output.ts';
 import { DELETED_VIEW, MEMBER_VIEW, serviceView } from '../views.ts';
 import { noteProblems } from '../problems.ts';
 import { addServiceLogs } from './logs.ts';
@@ -41,6 +40,7 @@ import {
   CHANGES,
   readNote,
   confirmService,
+  showService,
 } from './service-shared.ts';
 import { asks, confirm, confirmName } from '../confirm.ts';
 import { refuseBeforeAsking } from '../permission.ts';
@@ -96,17 +96,7 @@ function addReads(service: Command): void {
       const named = await findService(connection, name);
       if (wait === true) await followService(connection, named.service_id);
       const found = wait === true ? await readService(connection, named.service_id) : named;
-      const view = serviceView(await findCa(connection.apiUrl), {
-        ...given(
-          'serviceName',
-          found.forked_from === undefined ? undefined : await serviceNames(connection, output),
-        ),
-        ...given(
-          'vpcName',
-          found.vpc_endpoint === undefined ? undefined : await vpcNames(connection, output),
-        ),
-      });
-      await show(output, found, view);
+      await showService(connection, output, found);
       await noteProblems(connection, [found]);
     });
 

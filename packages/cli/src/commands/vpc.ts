@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { noun, verb, type Changing, type Destroying, type Printing } from '../command.ts';
 import { answered, connect } from '../connection.ts';
-import { findVpc, listVpcs, ofProject, pathOfVpc, readVpc } from '../find.ts';
+import { findVpc, ofProject, pathOfVpc, readVpc, VPCS } from '../find.ts';
 import { note, show, showChanged, showList } from '../output.ts';
 import { confirmCall } from '../permission.ts';
 import { VPC_VIEW } from '../views.ts';
@@ -18,7 +18,7 @@ export function addVpc(program: Command): void {
     example: 'howdah vpc list',
     takes: ['output'],
   }).action(async ({ output }: Printing) => {
-    await showList(output, await listVpcs(await connect()), VPC_VIEW);
+    await showList(output, await VPCS.list(await connect()), VPC_VIEW);
   });
 
   verb(vpc, 'get <vpc>', {

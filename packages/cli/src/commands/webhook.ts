@@ -1,3 +1,4 @@
+import { quotedWord } from '@howdah/contract/shell';
 import { DELIVERY_STATUSES, EVENT_TYPES, type DeliveryStatus } from '@howdah/contract/values';
 import { Option, type Command } from 'commander';
 import {
@@ -48,9 +49,9 @@ export function addWebhook(program: Command): void {
         }),
       );
       await showAs(options.output, made, WEBHOOK_VIEW.noun, () => {
-        say(`webhook ${made.id} delivers to ${made.url}. Its secret is shown only once:`);
+        say(`The webhook delivers to ${made.url}. Its secret is shown only once:`);
         say(`  ${made.secret}`);
-        say(`howdah webhook test ${made.id} sends a test event now.`);
+        say(`howdah webhook test ${quotedWord(made.url)} sends a test event now.`);
       });
     });
 
