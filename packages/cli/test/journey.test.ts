@@ -1,4 +1,4 @@
-/** One journey through a real installation by the command line alone, as a script makes it. */
+/** Journeys through a real installation by the command line alone, as a script makes them. */
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
@@ -6,6 +6,7 @@ import { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { connectTo, type Installation } from '../../server/test/harness.ts';
 import { share } from '../../server/test/shared.ts';
+import { untilExpected } from '../../server/test/until.ts';
 
 let cloud: Installation;
 beforeAll(async () => {
@@ -139,6 +140,32 @@ test('the command line creates, queries, forks, follows and deletes a service', 
   expect((await cloud.cli('service', 'restore', 'trial')).code).toBe(0);
   for (const name of ['trial', 'shop'])
     expect((await cloud.cli('service', 'delete', name)).code).toBe(0);
+});
+
+test('peerings and allow lists are made and deleted by name', { tags: 'slow' }, async () => {
+  const cli = async (line: string) => {
+    const outcome = await cloud.cli(...line.split(' '));
+    expect(outcome.code, `${line}: ${outcome.stderr}`).toBe(0);
+    return outcome.stdout;
+  };
+  await cli('vpc create --name office --cidr 10.81.0.0/24');
+  await cli('vpc create --name warehouse --cidr 10.82.0.0/24');
+  await cli('peering create office --peer warehouse');
+  await untilExpected('the peering is active, from both sides', async () => {
+    expect(await cli('peering list office')).toMatch(/^warehouse +active/m);
+    expect(await cli('peering get warehouse office')).toMatch(/^WITH +office\nSTATUS +active$/m);
+  });
+  await cli('peering delete warehouse office');
+  expect(await cli('peering list office')).toMatch(/^WITH +STATUS +WHY\n$/);
+  for (const name of ['office', 'warehouse']) await cli(`vpc delete ${name}`);
+
+  await cli('allow-list create --description home --cidr 203.0.113.0/24');
+  await cli('service create --name listed --type POSTGRES');
+  await cli('service attach-allow-list listed home');
+  expect(await cli('service get listed')).toMatch(/^ALLOW LIST +home$/m);
+  await cli('service detach-allow-list listed');
+  await cli('allow-list delete home');
+  await cli('service delete listed');
 });
 
 test.runIf(spawnSync('psql', ['--version']).status === 0)(
