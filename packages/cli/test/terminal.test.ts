@@ -287,7 +287,7 @@ test('completion offers commands, options, values of options and names', async (
       .flatMap((text) => text.split('\t', 1))
       .filter((text) => text !== '');
   expect(await offered('serv')).toEqual(['service']);
-  const all = ['restore', 'recover', 'restart', 'resize', 'rename'];
+  const all = ['restore', 'recover', 'reset', 'restart', 'resize', 'rename'];
   expect(await offered('service', 're')).toEqual(all);
   expect(await offered('service', 'resize', '--m')).toEqual(['--memory-gbs']);
   expect(await offered('service', 'get', '')).toEqual(['orders', 'mq45ho2ud1', 'zzzzzzzzzz']);

@@ -288,8 +288,8 @@ export const CALLS: Record<string, Call> = {
     body: () => ({}),
   },
   reset: {
-    // The service is no fork.
-    ...changing('resetService', 'reset', () => 'refuse'),
+    // A simulated service has no data.
+    ...changing('resetService', 'reset', () => 'unavailable'),
     body: () => ({}),
   },
   upgrade: {
@@ -365,7 +365,8 @@ export const CALLS: Record<string, Call> = {
     body: () => ({ expires_at: null }),
   },
   'never sleep': {
-    ...changing('setAutoSuspend', 'setAutoSuspend', () => null),
+    // A simulated service has no server to stop.
+    ...changing('setAutoSuspend', 'setAutoSuspend', () => 'unavailable'),
     body: () => ({ auto_suspend_seconds: null }),
   },
   retention: {
