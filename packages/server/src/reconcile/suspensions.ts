@@ -57,6 +57,7 @@ async function fallAsleep(
   if (service === null) return;
   const renewal = rounds.every('leases', () => renewLease(db, id, token), log);
   renewal.startLater();
+  let lookAgainMs = RECHECK_MS;
   try {
     if (service.operation_id !== null || service.status !== 'READY' || service.deleting) return;
     if (!(await sleep.fallAsleep(serviceSpec(service), afterMs))) return;
@@ -70,9 +71,13 @@ async function fallAsleep(
       await changeService(tx, now, asleep, operation);
     });
     log.info({ service: id }, 'a service fell asleep');
+  } catch (error) {
+    // Its clients may wait by now: the reconciler has its server run again.
+    lookAgainMs = 0;
+    throw error;
   } finally {
     await renewal.close();
     // A lease that was given back is nobody's: this changes nothing then.
-    await releaseService(db, id, token, RECHECK_MS);
+    await releaseService(db, id, token, lookAgainMs);
   }
 }

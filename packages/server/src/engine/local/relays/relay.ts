@@ -13,7 +13,7 @@ import { pass, within } from '../../../lib/sockets.ts';
 import { answerClient, CANNOT_CONNECT_NOW } from '../network/client-notice.ts';
 import { readFile } from '../host/root-files.ts';
 import { isAllowed } from '../network/listener.ts';
-import { launchPlanned, waitUntilReady, whyItEnded } from '../postgres/server.ts';
+import { findServer, launchPlanned, waitUntilReady, whyItEnded } from '../postgres/server.ts';
 import type { RelayClient, RelayPlan, RelayState, RelayView } from './messages.ts';
 
 /** Until a client has said what it wants. */
@@ -187,7 +187,8 @@ async function startPlanned({ launch }: RelayPlan): Promise<string | null> {
   const begunMs = Date.now();
   const clean = (text: string): string => text.replaceAll(`${launch.paths.root}/`, '');
   try {
-    await launchPlanned(launch);
+    // An activator that was killed may have begun this start: one server runs on its data.
+    if ((await findServer(launch.paths)) === null) await launchPlanned(launch);
     switch (await waitUntilReady(launch.paths, WAKE_MS)) {
       case 'ready':
         return null;
