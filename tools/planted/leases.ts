@@ -32,6 +32,19 @@ export const LEASE_PLANTS: readonly Plant[] = [
     caughtBy: { gate: 'A', tests: [{ file: TESTS, name: 'a fork-only key' }] },
   },
   {
+    name: 'lease-of-others-lost',
+    breaks: ['keys and roles', 'purge'],
+    effect: 'a developer has the data of a lease removed for good that another key took',
+    edits: [
+      {
+        file: `${SERVER}/services/leases.ts`,
+        from: '    for (const lease of before) refuseLoss(caller, lease);\n',
+        to: '',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: TESTS, name: 'a developer does not return' }] },
+  },
+  {
     name: 'lease-reaches-others',
     breaks: ['keys and roles', 'fork'],
     effect: 'the role of a lease connects to the databases of other leases',

@@ -72,7 +72,7 @@ async function fallAsleep(
     });
     log.info({ service: id }, 'a service fell asleep');
   } catch (error) {
-    // Its clients may wait by now: the reconciler has its server run again.
+    // Clients may wait by now: the reconciler has the server run again.
     lookAgainMs = 0;
     throw error;
   } finally {

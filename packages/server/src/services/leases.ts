@@ -201,6 +201,7 @@ export function returnLeases(
   return makeChange(store, caller, async (tx) => {
     const before = await readLeases(tx, caller.projectId, ids);
     const { databases, services } = await lockLeases(tx, caller, ids);
+    for (const lease of before) refuseLoss(caller, lease);
     for (const { service, operation, isShared } of services) {
       if (isShared) continue;
       refuseEnd(caller, service);
@@ -255,6 +256,16 @@ async function lockLeases(
   }
   const databases = rows.flatMap(({ id, reset }) => (reset === 'database' ? [id] : []));
   return { databases, services };
+}
+
+/** The data of a lease is gone for good: only its own key, or an admin key, ends it early. */
+function refuseLoss({ role, publicKey }: Caller, { id, created_by: maker }: LeaseRow): void {
+  if (role === 'admin' || maker === publicKey) return;
+  throw new ApiError(
+    'FORBIDDEN',
+    `lease_ids: ${id} was taken by another key, and its data would be gone for good: return it ` +
+      'with that key or an admin key, or wait for its end',
+  );
 }
 
 /** A lease that was made PROD is protected like any service. @throws ApiError */
