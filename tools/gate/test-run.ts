@@ -1,6 +1,7 @@
 /**
- * `./howdah test`: vitest, with its arguments. System tests that failed run once more, alone, after
- * the others: `retry` of vitest would run them at once, beside the others.
+ * `./howdah test`: vitest, with its arguments. Files with system tests that failed run once more,
+ * alone, after the others: `retry` of vitest would run the tests at once, beside the others. Whole
+ * files, since a test may build on those before it in its file.
  */
 import {
   createVitest,
@@ -77,15 +78,16 @@ async function runAlone(specification: TestSpecification): Promise<TestModule | 
   );
 }
 
-/** Runs the failed parts of a file once more, unless they are too many or no system tests. */
+/** Runs a file with failures once more, unless they are too many or no system tests. */
 async function judge({ module, tests }: Failed, isRunAgain: boolean): Promise<Failure[]> {
   const parts = tests?.map((test) => ({ id: test.id, name: nameOf(module, test) })) ?? [
     { id: module.id, name: nameOf(module) },
   ];
-  const failures = parts.map((part) => ({ ...part, load: loads.of(part.id) }));
+  const file = module.relativeModuleId;
+  const failures = parts.map((part) => ({ ...part, file, load: loads.of(part.id) }));
   if (!isRunAgain) return failures.map((failure) => ({ ...failure, alone: 'not run' as const }));
-  say(`\n######## Once more, alone: ${parts.map(({ name }) => name).join(', ')}`);
-  const again = await runAlone(module.toTestSpecification(tests === null ? undefined : [...tests]));
+  say(`\n######## Once more, alone, for ${parts.map(({ name }) => name).join(', ')}`);
+  const again = await runAlone(module.toTestSpecification());
   const failedAgain = again === undefined ? [] : failedTests(again).map(({ id }) => id);
   const isBroken = again === undefined || hasOwnErrors(again) || (tests === null && !again.ok());
   return failures.map((failure) => ({

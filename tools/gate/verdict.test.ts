@@ -1,10 +1,15 @@
 import { expect, test } from 'vitest';
 import { pressureIn } from './load.ts';
-import { MAX_PASSED_ALONE, verdictOf, type Failure } from './verdict.ts';
+import { MAX_FILES_PASSED_ALONE, verdictOf, type Failure } from './verdict.ts';
 
 const first = { passed: 10, skipped: 2, errors: 0 };
-const failures = (count: number, alone: Failure['alone']): Failure[] =>
-  Array.from({ length: count }, (_, index) => ({ name: `a > ${index}`, load: 'load 9', alone }));
+const failures = (count: number, alone: Failure['alone'], ofOne?: 'file'): Failure[] =>
+  Array.from({ length: count }, (_, index) => ({
+    name: `a > ${index}`,
+    file: ofOne ?? `file ${index}`,
+    load: 'load 9',
+    alone,
+  }));
 
 test('a run without failures is green, and its last line has the totals', () => {
   expect(verdictOf({ ...first, failures: [] })).toEqual({
@@ -21,18 +26,19 @@ test('tests that pass alone are listed with the load of their failure', () => {
       'Altogether: 11 passed, 0 failed, 2 skipped, 1 of them only alone',
     ],
   });
-  expect(verdictOf({ ...first, failures: failures(MAX_PASSED_ALONE, 'passed') }).isGreen).toBe(
-    true,
-  );
+  expect(
+    verdictOf({ ...first, failures: failures(MAX_FILES_PASSED_ALONE, 'passed') }).isGreen,
+  ).toBe(true);
 });
 
-test('more tests that pass only alone than the limit make the run red', () => {
+test('more files with tests that pass only alone than the limit make the run red', () => {
   const { isGreen, lines } = verdictOf({
     ...first,
-    failures: failures(MAX_PASSED_ALONE + 1, 'passed'),
+    failures: failures(MAX_FILES_PASSED_ALONE + 1, 'passed'),
   });
   expect(isGreen).toBe(false);
-  expect(lines.at(-2)).toBe('FAILED: 4 tests passed only alone; at most 3 may');
+  expect(lines.at(-2)).toBe('FAILED: tests of 4 files passed only alone; at most 3 may');
+  expect(verdictOf({ ...first, failures: failures(4, 'passed', 'file') }).isGreen).toBe(true);
 });
 
 test('a test that fails alone, one that did not run again, and other errors make it red', () => {

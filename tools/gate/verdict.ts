@@ -1,15 +1,17 @@
 /**
- * Whether a run of tests is green, after those that failed ran once more, alone.
+ * Whether a run of tests is green, after the files of those that failed ran once more, alone.
  *
  * A slow machine can fail a few tests that are right. A run with many of them has found something.
+ * Files are counted: one test that fails takes those with it that build on it.
  */
-export const MAX_PASSED_ALONE = 3;
+export const MAX_FILES_PASSED_ALONE = 3;
 /** A broken build fails hundreds; more than this many are not run again. */
 export const MAX_RUN_AGAIN = 10;
 
 export type Failure = Readonly<{
   /** Names a test, or a file whose hooks or imports failed. */
   name: string;
+  file: string;
   /** The load when it failed. */
   load: string;
   alone: 'passed' | 'failed' | 'not run';
@@ -29,14 +31,15 @@ export type Verdict = Readonly<{ isGreen: boolean; lines: readonly string[] }>;
 export function verdictOf({ passed, skipped, failures, errors }: FirstRun): Verdict {
   const passedAlone = failures.filter(({ alone }) => alone === 'passed');
   const failed = failures.filter(({ alone }) => alone !== 'passed');
-  const isTooMany = passedAlone.length > MAX_PASSED_ALONE;
+  const files = new Set(passedAlone.map(({ file }) => file)).size;
+  const isTooMany = files > MAX_FILES_PASSED_ALONE;
   const lines = passedAlone.map(({ name, load }) => `passed alone: ${name} (${load})`);
   for (const { name, load, alone } of failed)
     lines.push(`FAILED${alone === 'failed' ? ' alone too' : ''}: ${name} (${load})`);
   if (errors > 0) lines.push(`FAILED: ${errors} errors outside of tests`);
   if (isTooMany)
     lines.push(
-      `FAILED: ${passedAlone.length} tests passed only alone; at most ${MAX_PASSED_ALONE} may`,
+      `FAILED: tests of ${files} files passed only alone; at most ${MAX_FILES_PASSED_ALONE} may`,
     );
   const alone = passedAlone.length === 0 ? '' : `, ${passedAlone.length} of them only alone`;
   lines.push(

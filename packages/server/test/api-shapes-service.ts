@@ -103,6 +103,9 @@ test('leases are taken, listed, extended and returned', async () => {
   expect((await call('DELETE', `/leases/${one}`)).status).toBe(202);
   expect((await call('POST', '/leases/return', { lease_ids: [other] })).status).toBe(202);
   await remove(parent.id);
+  await untilExpected('the returned leases are gone', async () =>
+    expect((await call('GET', '/services')).body['value']).toEqual([]),
+  );
 });
 
 test('list, rename, setEnvironment and updatePassword refuse wrong values', async () => {

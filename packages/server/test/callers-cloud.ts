@@ -274,8 +274,10 @@ export async function everything(): Promise<unknown> {
             from (select id, description, cidr_blocks from allow_lists) l) as allow_lists,
            (select json_agg(p order by id) from (select id, status from peerings) p) as peerings,
            (select json_agg(w order by id) from (select id, url from webhooks) w) as webhooks,
-           (select json_agg(d order by id) from (select id, status, attempts from deliveries) d)
-             as deliveries,
+           -- Warnings of services begin and end by themselves.
+           (select json_agg(d order by id)
+            from (select id, status, attempts from deliveries
+                  where type <> 'service.warnings' or message_id = 'event_0') d) as deliveries,
            (select json_agg(a order by id)
             from (select id, name, config from alert_destinations) a) as destinations,
            (select json_agg(r) from alert_rules r) as alert_rules,
