@@ -97,7 +97,7 @@ export const LAYERS: readonly Layer[] = [
   },
   {
     name: 'services',
-    holds: 'check the rules, one transaction, notify; one file or folder for each resource',
+    holds: 'check the rules, one transaction, notify; one file for each resource',
     path: `^${SERVER}/services/`,
     imports: [
       'contract',
@@ -129,7 +129,7 @@ export const LAYERS: readonly Layer[] = [
   },
   {
     name: 'reconcile',
-    holds: 'the loop and its background tasks: failovers, spares, samples, warnings, VPCs, history',
+    holds: 'the loop and its rounds: moves, backups, sleep, leases, alerts, expiry, VPCs, …',
     path: `^${SERVER}/reconcile/`,
     imports: ['contract', 'lib', 'repository', 'engine interface', 'config', 'domain', 'store'],
   },
