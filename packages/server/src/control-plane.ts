@@ -15,7 +15,7 @@ import { readControl } from './engine/local/admin/control-backup.ts';
 import { createDispatcher } from './events/dispatcher.ts';
 import { createEventHub } from './events/hub.ts';
 import { blockListOf } from './events/outgoing-request.ts';
-import { openSealer, type Sealer } from './events/sealer.ts';
+import { openSealer, type Sealer } from './lib/sealer.ts';
 import { createPusher } from './export/pusher.ts';
 import { ensureFirstKey } from './first-key.ts';
 import { announceControl, retractControl } from './installation.ts';

@@ -18,7 +18,7 @@ import {
 import { machineAmiss, takeInventories } from './engine/local/admin/integrity.ts';
 import { findSites, type RegionSite } from './engine/local/admin/sites.ts';
 import { storeConnection } from './engine/local/postgres/store-instance.ts';
-import { openSealer } from './events/sealer.ts';
+import { openSealer } from './lib/sealer.ts';
 import { exists, isErrno } from './lib/processes.ts';
 import { accessOrFail, withCluster } from './kubernetes-regions.ts';
 import {

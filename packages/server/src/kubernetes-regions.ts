@@ -20,7 +20,7 @@ import { createKubernetesEngine, type KubernetesEngineOptions } from './engine/k
 import type { ObjectStore } from './engine/object-store.ts';
 import { StoreError, tryStore } from './engine/kubernetes/backup/s3.ts';
 import type { Region } from './engine/regions.ts';
-import type { Sealer } from './events/sealer.ts';
+import type { Sealer } from './lib/sealer.ts';
 import { createClusterRecords } from './reconcile/cluster-records.ts';
 import { runRegion, type Control, type RunningRegion } from './run-region.ts';
 import {

@@ -1,6 +1,6 @@
 /** Runs a region: all that goes on beside requests, once for each region. */
 import type { ServiceRow } from './domain/service/row.ts';
-import type { Sealer } from './events/sealer.ts';
+import type { Sealer } from './lib/sealer.ts';
 import type { Region, Regions } from './engine/regions.ts';
 import { createBackups, createShipper } from './reconcile/backups.ts';
 import { createExpiry } from './reconcile/expiry.ts';

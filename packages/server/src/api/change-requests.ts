@@ -6,7 +6,7 @@
 import { ApiError, type DryRunAnswer } from '@howdah/contract';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Regions } from '../engine/regions.ts';
-import { createSealer, type Sealer } from '../lib/secret.ts';
+import { createSealer, type AnswerSealer } from '../lib/secret.ts';
 import type { Caller, DryRun, Outcome } from '../services/change.ts';
 import type { Store } from '../store/database.ts';
 import { findAnswer, type KeptAnswer } from '../store/kept-answers.ts';
@@ -23,7 +23,7 @@ declare module 'fastify' {
 export type Change = {
   dryRun: boolean;
   /** For the Idempotency-Key; null: the call has none. */
-  sealer: Sealer | null;
+  sealer: AnswerSealer | null;
   /** Names the call: two that ask for the same are named the same. */
   name: Buffer;
   /** The answer to an earlier call with this Idempotency-Key. */

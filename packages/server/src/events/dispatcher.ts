@@ -19,8 +19,8 @@ import {
   type Attempt,
   type DueDelivery,
 } from '../store/webhooks.ts';
-import { deliver } from './receiver.ts';
-import { UNREADABLE, type Sealer } from './sealer.ts';
+import { deliver, UNREADABLE } from './receiver.ts';
+import type { Sealer } from '../lib/sealer.ts';
 
 /** Spreads the retries, so that a receiver that works again does not get all at once. */
 const JITTER = 0.1;

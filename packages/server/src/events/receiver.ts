@@ -4,6 +4,11 @@ import { Webhook } from 'standardwebhooks';
 import type { Attempt } from '../store/webhooks.ts';
 import { post, whyNotUrl } from './outgoing-request.ts';
 
+/** The error of a webhook whose secret was sealed with another key. */
+export const UNREADABLE =
+  'the secret of the webhook cannot be read: HOWDAH_HOME/secrets.key is not the file it ' +
+  'was; recreate the webhook';
+
 export type Message = { id: string; body: string };
 
 /**

@@ -6,7 +6,7 @@
 import type { BlockList } from 'node:net';
 import { isSummarized, summaryOf } from '../domain/alerts/messages.ts';
 import { isQuiet } from '../domain/alerts/quiet-hours.ts';
-import type { Sealer } from '../events/sealer.ts';
+import type { Sealer } from '../lib/sealer.ts';
 import type { Log } from '../lib/log.ts';
 import type { Rounds } from '../lib/rounds.ts';
 import {

@@ -1,7 +1,7 @@
 /** The secrets of destinations of alerts: sealed as those of webhooks are, and in no answer. */
 import { Type } from 'typebox';
 import { Check } from 'typebox/value';
-import type { Sealer } from '../events/sealer.ts';
+import type { Sealer } from '../lib/sealer.ts';
 
 const SecretsSchema = Type.Object({
   url: Type.Optional(Type.String()),

@@ -4,7 +4,7 @@
  * are independent: a slow receiver delays its own samples only.
  */
 import type { BlockList } from 'node:net';
-import type { Sealer } from '../events/sealer.ts';
+import type { Sealer } from '../lib/sealer.ts';
 import type { Log } from '../lib/log.ts';
 import type { Rounds } from '../lib/rounds.ts';
 import type { Store } from '../store/database.ts';

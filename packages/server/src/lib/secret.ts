@@ -70,4 +70,4 @@ export function createSealer(idempotencyKey: string, secretKey: string) {
     },
   };
 }
-export type Sealer = ReturnType<typeof createSealer>;
+export type AnswerSealer = ReturnType<typeof createSealer>;

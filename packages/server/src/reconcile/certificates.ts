@@ -13,6 +13,7 @@ import type { OperationRow } from '../domain/operation.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
 import type { RestoredBackup } from '../engine/restored-backup.ts';
 import { newId } from '../lib/ids.ts';
+import type { Sealer } from '../lib/sealer.ts';
 import { makeSigningKey, sign, type SigningKey } from '../lib/signing.ts';
 import {
   insertCertificate,
@@ -22,18 +23,12 @@ import {
 import { lockService } from '../store/services.ts';
 import type { Tx } from '../store/tables.ts';
 
-/** Encrypts private keys. open: null for what was encrypted with another key. */
-export type KeySealer = Readonly<{
-  seal: (text: string) => Buffer;
-  open: (sealed: Buffer) => string | null;
-}>;
-
 type Subject = Pick<ServiceRow, 'id' | 'name' | 'project_id' | 'region_code'>;
 
 /** Issues the certificates of a verification. A service that is gone gets none. */
 export async function issueCertificates(
   tx: Tx,
-  sealer: KeySealer,
+  sealer: Sealer,
   { id: operationId }: Pick<OperationRow, 'id'>,
   service: Subject,
   restored: readonly RestoredBackup[],
@@ -80,7 +75,7 @@ export function certify(
  */
 async function signingKey(
   tx: Tx,
-  { seal, open }: KeySealer,
+  { seal, open }: Sealer,
 ): Promise<Pick<SigningKey, 'id' | 'privatePem'>> {
   for (const { id, sealed } of await lockCertificateKeys(tx)) {
     const privatePem = open(sealed);

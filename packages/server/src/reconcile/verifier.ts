@@ -12,7 +12,8 @@ import { listRepositories } from '../store/repositories.ts';
 import { serviceSpec } from '../domain/service/spec.ts';
 import { lockService } from '../store/services.ts';
 import type { Round } from '../lib/rounds.ts';
-import { issueCertificates, type KeySealer } from './certificates.ts';
+import type { Sealer } from '../lib/sealer.ts';
+import { issueCertificates } from './certificates.ts';
 import { createBesideRound, performBeside, type BesideTools } from './concurrent-operations.ts';
 
 /** The time between two verifications of the backups of a service in the repositories. */
@@ -24,7 +25,7 @@ export type VerifierOptions = BesideTools &
     /** The time between two verifications of a running service. */
     everyMs: number;
     /** Encrypts the key that signs certificates. */
-    sealer: KeySealer;
+    sealer: Sealer;
     /** Called with the id of a service after its verification, before the operation ends. */
     ended: (id: string) => Promise<void>;
   }>;

@@ -15,7 +15,7 @@ import {
 } from '@howdah/contract';
 import { Type } from 'typebox';
 import { Value } from 'typebox/value';
-import type { Sealer } from '../events/sealer.ts';
+import type { Sealer } from '../lib/sealer.ts';
 import { RESERVED_REGIONS } from '../settings.ts';
 import {
   countVpcsOf,

@@ -17,7 +17,7 @@ import {
   type StorageFields,
 } from '../domain/repository/storage.ts';
 import type { OffMachineState } from '../engine/off-machine.ts';
-import type { Sealer } from '../events/sealer.ts';
+import type { Sealer } from '../lib/sealer.ts';
 import { newId } from '../lib/ids.ts';
 import {
   assertOwner,

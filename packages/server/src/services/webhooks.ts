@@ -10,8 +10,8 @@ import {
   type Webhook,
   type WebhookTest,
 } from '@howdah/contract';
-import { deliver, whyNotReceiver } from '../events/receiver.ts';
-import { UNREADABLE, type Sealer } from '../events/sealer.ts';
+import { deliver, UNREADABLE, whyNotReceiver } from '../events/receiver.ts';
+import type { Sealer } from '../lib/sealer.ts';
 import { newId } from '../lib/ids.ts';
 import { lockAndCount } from '../store/resources.ts';
 import type { Db } from '../store/tables.ts';

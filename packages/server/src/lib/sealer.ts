@@ -1,11 +1,12 @@
 /**
- * Encrypts the secrets of webhooks, which have to be stored and read again: the metadata database
- * alone, or a copy of it, reveals none of them. The key is a file of the installation.
+ * Encrypts secrets that have to be stored and read again, such as those of webhooks, repositories
+ * and clusters: the metadata database alone, or a copy of it, reveals none of them. The key is a
+ * file of the installation.
  */
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
-import { writeDurably } from '../lib/durable-files.ts';
-import { isErrno } from '../lib/processes.ts';
+import { writeDurably } from './durable-files.ts';
+import { isErrno } from './processes.ts';
 
 const KEY_BYTES = 32;
 const NONCE_BYTES = 12;
@@ -13,11 +14,6 @@ const TAG_BYTES = 16;
 
 /** open: null for a text that was sealed with another key, or changed since. */
 export type Sealer = { seal: (text: string) => Buffer; open: (sealed: Buffer) => string | null };
-
-/** The error of a webhook whose secret was sealed with another key. */
-export const UNREADABLE =
-  'the secret of the webhook cannot be read: HOWDAH_HOME/secrets.key is not the file it ' +
-  'was; recreate the webhook';
 
 /** @param path of the key, which is created if it is missing */
 export async function openSealer(path: string): Promise<Sealer> {
