@@ -6,6 +6,7 @@
 import { RETRY_AFTER_SECONDS } from '@howdah/contract';
 import type { BlockList } from 'node:net';
 import type { Log } from '../lib/log.ts';
+import { createParallelWork, type ParallelWork } from '../lib/parallel-work.ts';
 import type { Rounds } from '../lib/rounds.ts';
 import type { Store } from '../store/database.ts';
 import {
@@ -34,22 +35,18 @@ export type DispatcherOptions = {
 };
 
 type Dispatcher = Readonly<DispatcherOptions> & {
-  readonly working: Map<string, Promise<void>>;
+  readonly work: ParallelWork;
   /** Projects with webhooks: events of others need no search. */
   listening: Set<string>;
   hasBegun: boolean;
-  closing: boolean;
 };
 
+const INTERRUPTED = 'deliveries were interrupted; trying again';
+
 export function createDispatcher(options: DispatcherOptions) {
-  const dispatcher: Dispatcher = {
-    ...options,
-    working: new Map(),
-    listening: new Set(),
-    hasBegun: false,
-    closing: false,
-  };
   const { store, rounds } = options;
+  const work = createParallelWork(options.log, 'webhook', INTERRUPTED);
+  const dispatcher: Dispatcher = { ...options, work, listening: new Set(), hasBegun: false };
   const round = rounds.every('webhooks', () => lookForWork(dispatcher));
   return {
     start: (): void => {
@@ -60,38 +57,30 @@ export function createDispatcher(options: DispatcherOptions) {
     },
     /** Waits for the attempts that are under way. */
     close: async (): Promise<void> => {
-      dispatcher.closing = true;
+      work.end();
       await round.close();
-      await Promise.all(dispatcher.working.values());
+      await work.ended();
     },
   };
 }
 
 async function lookForWork(dispatcher: Dispatcher): Promise<void> {
-  const { store, log, working } = dispatcher;
+  const { store, work } = dispatcher;
   // There is one control plane (see openStore), and it has just begun.
   if (!dispatcher.hasBegun) await releaseAllWebhooks(store.db);
   dispatcher.hasBegun = true;
   const webhooks = await lookOverWebhooks(store.db);
   dispatcher.listening = new Set(webhooks.map(({ projectId }) => projectId));
-  for (const { id, due } of webhooks) {
-    if (!due || working.has(id) || dispatcher.closing) continue;
-    const done = deliverDue(dispatcher, id)
-      .catch((error: unknown) =>
-        log.warn({ webhook: id, err: error }, 'deliveries were interrupted; trying again'),
-      )
-      .finally(() => working.delete(id));
-    working.set(id, done);
-  }
+  for (const { id, due } of webhooks) if (due) work.begin(id, () => deliverDue(dispatcher, id));
 }
 
 /** Delivers to one webhook until nothing is due. */
 async function deliverDue(dispatcher: Dispatcher, id: string): Promise<void> {
-  const { store } = dispatcher;
+  const { store, work } = dispatcher;
   if (!(await claimWebhook(store.db, id))) return;
   try {
-    while (!dispatcher.closing && (await fanOut(store.db, id)));
-    while (!dispatcher.closing) {
+    while (!work.isEnding() && (await fanOut(store.db, id)));
+    while (!work.isEnding()) {
       const due = await nextDelivery(store.db, id);
       if (due === null) break;
       await attemptDelivery(dispatcher, id, due);

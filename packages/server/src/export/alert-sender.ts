@@ -8,6 +8,7 @@ import { isSummarized, summaryOf } from '../domain/alerts/messages.ts';
 import { isQuiet } from '../domain/alerts/quiet-hours.ts';
 import type { Sealer } from '../lib/sealer.ts';
 import type { Log } from '../lib/log.ts';
+import { createParallelWork, type ParallelWork } from '../lib/parallel-work.ts';
 import type { Rounds } from '../lib/rounds.ts';
 import {
   listWaitingDestinations,
@@ -36,37 +37,26 @@ type SenderOptions = {
   allowed: BlockList;
 };
 
-type Sender = Readonly<SenderOptions> & {
-  readonly working: Map<string, Promise<void>>;
-  closing: boolean;
-};
+type Sender = Readonly<SenderOptions & { work: ParallelWork }>;
+
+const INTERRUPTED = 'messages were interrupted; trying again';
 
 export function createAlertSender(options: SenderOptions) {
-  const sender: Sender = { ...options, working: new Map(), closing: false };
-  const round = options.rounds.every('alertMessages', () => sendDue(sender));
+  const work = createParallelWork(options.log, 'destination', INTERRUPTED);
+  const sender = { ...options, work };
+  const round = options.rounds.every('alertMessages', async () => {
+    for (const destination of await listWaitingDestinations(options.store.db))
+      work.begin(destination.id, () => sendAll(sender, destination));
+  });
   return {
     start: round.startLater,
     /** Waits for the attempts that are under way. */
     close: async (): Promise<void> => {
-      sender.closing = true;
+      work.end();
       await round.close();
-      await Promise.all(sender.working.values());
+      await work.ended();
     },
   };
-}
-
-async function sendDue(sender: Sender): Promise<void> {
-  const { store, log, working } = sender;
-  for (const destination of await listWaitingDestinations(store.db)) {
-    const { id } = destination;
-    if (working.has(id) || sender.closing) continue;
-    const done = sendAll(sender, destination)
-      .catch((error: unknown) =>
-        log.warn({ destination: id, err: error }, 'messages were interrupted; trying again'),
-      )
-      .finally(() => working.delete(id));
-    working.set(id, done);
-  }
 }
 
 /** Sends the messages of a destination until one fails. */
@@ -80,7 +70,7 @@ async function sendAll(
   if (destination.has_held && (quiet === null || !isQuiet(quiet, now)))
     await releaseHeld(store.db, id, isSummarized(type) ? (held) => summaryOf(held, now) : null);
   const secrets = openDestination(sealer, secret);
-  while (!sender.closing) {
+  while (!sender.work.isEnding()) {
     const due = await nextMessage(store.db, id);
     if (due === null) return;
     const { error } =

@@ -6,6 +6,7 @@
 import type { BlockList } from 'node:net';
 import type { Sealer } from '../lib/sealer.ts';
 import type { Log } from '../lib/log.ts';
+import { createParallelWork, type ParallelWork } from '../lib/parallel-work.ts';
 import type { Rounds } from '../lib/rounds.ts';
 import type { Store } from '../store/database.ts';
 import {
@@ -42,37 +43,26 @@ type PusherOptions = {
   allowed: BlockList;
 };
 
-type Pusher = Readonly<PusherOptions> & {
-  readonly working: Map<string, Promise<void>>;
-  closing: boolean;
-};
+type Pusher = Readonly<PusherOptions & { work: ParallelWork }>;
+
+const INTERRUPTED = 'a push of samples was interrupted; trying again';
 
 export function createPusher(options: PusherOptions) {
-  const pusher: Pusher = { ...options, working: new Map(), closing: false };
-  const round = options.rounds.every('exports', () => pushDue(pusher));
+  const work = createParallelWork(options.log, 'exporter', INTERRUPTED);
+  const pusher = { ...options, work };
+  const round = options.rounds.every('exports', async () => {
+    for (const exporter of await listDueExporters(options.store.db))
+      work.begin(exporter.id, () => pushAll(pusher, exporter));
+  });
   return {
     start: round.startLater,
     /** Waits for the pushes that are under way. */
     close: async (): Promise<void> => {
-      pusher.closing = true;
+      work.end();
       await round.close();
-      await Promise.all(pusher.working.values());
+      await work.ended();
     },
   };
-}
-
-async function pushDue(pusher: Pusher): Promise<void> {
-  const { store, log, working } = pusher;
-  for (const exporter of await listDueExporters(store.db)) {
-    const { id } = exporter;
-    if (working.has(id) || pusher.closing) continue;
-    const done = pushAll(pusher, exporter)
-      .catch((error: unknown) =>
-        log.warn({ exporter: id, err: error }, 'a push of samples was interrupted; trying again'),
-      )
-      .finally(() => working.delete(id));
-    working.set(id, done);
-  }
 }
 
 /** Pushes all samples of an exporter, the oldest first, until one push fails. */
@@ -82,12 +72,13 @@ async function pushAll(pusher: Pusher, exporter: ExporterRow): Promise<void> {
     sealer,
     allowed,
     log,
+    work,
   } = pusher;
   const { id, failures } = exporter;
   const secrets = openSecrets(sealer, exporter.secret);
   for (;;) {
     const samples = await readUnsent(db, id);
-    if (samples.length === 0 || pusher.closing) return;
+    if (samples.length === 0 || work.isEnding()) return;
     const outcome =
       secrets === null
         ? { responseStatus: null, error: UNREADABLE_SECRETS }
