@@ -258,9 +258,11 @@ export async function waitUntilReady(
 ): Promise<'ready' | 'starting' | 'ended'> {
   const begun = Date.now();
   const end = begun + deadlineMs;
+  let launched = 0;
   for (;;) {
     if ((await phaseOf(paths)) === 'ready') return 'ready';
-    const launched = Number((await readOrNull(paths.pidFile)) ?? '0');
+    // The pid file of a server that another process stops is removed.
+    launched = Number((await readOrNull(paths.pidFile)) ?? '0') || launched;
     if (launched !== 0 && (await findProcess(launched)) === null) return 'ended';
     if (Date.now() > end) return launched === 0 ? 'ended' : 'starting';
     await sleep(pauseMs(begun));
