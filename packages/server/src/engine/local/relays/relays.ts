@@ -8,7 +8,7 @@ import { ACTIVATOR_FILE } from '../../../paths.ts';
 import { NotYet } from '../../not-yet.ts';
 import { findDaemon, whyDaemonEnded } from '../host/daemon.ts';
 import { launchDetached } from '../host/detached-program.ts';
-import { daemonPaths, type Layout } from '../host/layout.ts';
+import { daemonPaths, type DaemonPaths, type Layout } from '../host/layout.ts';
 import { chmod, mkdir, rm } from '../host/root-files.ts';
 import {
   eachLine,
@@ -31,33 +31,8 @@ type Link = Readonly<{ socket: Socket; ask: (request: Request) => Promise<Value>
 export function createRelays(layout: Layout, changed: (id: string) => void) {
   const paths = daemonPaths(join(layout.root, 'activator'));
   const known = new Set<string>();
-  let link: Promise<Link | null> | null = null;
-
-  const lost = (): void => {
-    link = null;
-    for (const id of known) changed(id);
-  };
-  const linkNow = async (): Promise<Link | null> => {
-    link ??= openLink(join(paths.root, SOCKET_NAME), changed, lost);
-    const found = await link;
-    if (found === null) link = null;
-    return found;
-  };
-  const linkOrStart = async (): Promise<Link> => {
-    const endMs = Date.now() + START_MS;
-    let isStarted = false;
-    for (;;) {
-      const found = await linkNow();
-      if (found !== null) return found;
-      if (!isStarted && (await findDaemon(paths)) === null) {
-        isStarted = true;
-        await start(paths);
-      } else if (Date.now() > endMs)
-        throw new Error(`the activator does not answer: ${await whyDaemonEnded(paths)}`);
-      await sleep(5);
-    }
-  };
-  const ask = async (request: Request): Promise<Value> => (await linkNow())?.ask(request) ?? {};
+  const links = createLinks(paths, changed, () => known.forEach((id) => changed(id)));
+  const ask = async (request: Request): Promise<Value> => (await links.now())?.ask(request) ?? {};
 
   return {
     /** @returns null: the service has no relay, or the activator does not run */
@@ -71,7 +46,7 @@ export function createRelays(layout: Layout, changed: (id: string) => void) {
       (await ask({ op: 'clients', id })).clients ?? [],
     /** @throws NotYet when the relay is in another state than `from` */
     open: async (plan: RelayPlan, state: RelayState, from: RelayState | null): Promise<void> => {
-      const { done } = await (await linkOrStart()).ask({ op: 'open', plan, state, from });
+      const { done } = await (await links.orStart()).ask({ op: 'open', plan, state, from });
       if (done !== true) throw new NotYet('a client has come to its relay meanwhile');
       known.add(plan.id);
     },
@@ -93,14 +68,50 @@ export function createRelays(layout: Layout, changed: (id: string) => void) {
     wake: async (id: string): Promise<void> => void (await ask({ op: 'wake', id })),
     end: (): void => {
       known.clear();
-      void link?.then((found) => found?.socket.destroy());
+      links.end();
     },
   };
 }
 export type Relays = ReturnType<typeof createRelays>;
 
+/** @param lost called when the activator has ended */
+function createLinks(paths: DaemonPaths, changed: (id: string) => void, lost: () => void) {
+  let link: Promise<Link | null> | null = null;
+
+  const forget = (): void => {
+    link = null;
+    lost();
+  };
+  const now = async (): Promise<Link | null> => {
+    link ??= openLink(join(paths.root, SOCKET_NAME), changed, forget);
+    const found = await link;
+    if (found === null) link = null;
+    return found;
+  };
+  const start = async (): Promise<Link> => {
+    const endMs = Date.now() + START_MS;
+    let isStarted = false;
+    for (;;) {
+      const found = await now();
+      if (found !== null) return found;
+      if (!isStarted && (await findDaemon(paths)) === null) {
+        isStarted = true;
+        await startActivator(paths);
+      } else if (Date.now() > endMs)
+        throw new Error(`the activator does not answer: ${await whyDaemonEnded(paths)}`);
+      await sleep(5);
+    }
+  };
+  return {
+    /** @returns null: the activator does not run */
+    now,
+    orStart: start,
+    end: (): void => void link?.then((found) => found?.socket.destroy()),
+  };
+}
+
 /** Starts the activator. The caller made sure that none runs. */
-async function start(paths: ReturnType<typeof daemonPaths>): Promise<void> {
+async function startActivator(paths: DaemonPaths): Promise<void> {
   await mkdir(paths.root, { recursive: true, mode: 0o700 });
   await chmod(paths.root, 0o700);
   await rm(paths.pidFile, { force: true });
