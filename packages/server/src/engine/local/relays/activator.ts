@@ -4,18 +4,27 @@
  * (docs/decisions/0109-sleep-and-wake.md).
  */
 import { once } from 'node:events';
-import { createServer, type Socket } from 'node:net';
+import { connect, createServer, type Server, type Socket } from 'node:net';
+import { isErrno } from '../../../lib/processes.ts';
 import { rm } from '../host/root-files.ts';
 import { openRelay, type Relay } from './relay.ts';
 import { eachLine, send, type Request, type Value } from './messages.ts';
 
-type Relays = Map<string, Relay>;
+type Activator = Readonly<{
+  relays: Map<string, Relay>;
+  report: (id: string) => void;
+}>;
 
-/** @param path of the Unix socket of the engine, in a directory that nobody else can enter */
+/**
+ * @param path of the Unix socket of the engine, in a directory that nobody else can enter
+ * @throws Error when another activator answers there
+ */
 export async function runActivator(path: string): Promise<void> {
-  const relays: Relays = new Map();
   const engines = new Set<Socket>();
-  const report = (id: string): void => engines.forEach((engine) => send(engine, { changed: id }));
+  const activator: Activator = {
+    relays: new Map(),
+    report: (id) => engines.forEach((engine) => send(engine, { changed: id })),
+  };
   const server = createServer((engine) => {
     engines.add(engine);
     engine.on('error', () => undefined).once('close', () => engines.delete(engine));
@@ -25,7 +34,7 @@ export async function runActivator(path: string): Promise<void> {
       const request: Request & { n: number } = JSON.parse(line);
       const answer = async (): Promise<void> => {
         try {
-          send(engine, { n: request.n, value: await perform(relays, request, report) });
+          send(engine, { n: request.n, value: await perform(activator, request) });
         } catch (error) {
           const text = error instanceof Error ? error.message : String(error);
           send(engine, { n: request.n, error: text });
@@ -36,17 +45,43 @@ export async function runActivator(path: string): Promise<void> {
       else before = before.then(answer);
     });
   });
-  await rm(path, { force: true });
-  server.listen(path);
-  await once(server, 'listening');
+  await listenAlone(server, path);
+}
+
+/**
+ * Takes the socket of an activator that has ended, but not that of one that runs: its relays would
+ * be out of reach of the control plane.
+ */
+async function listenAlone(server: Server, path: string): Promise<void> {
+  for (;;) {
+    try {
+      server.listen(path);
+      await once(server, 'listening');
+      return;
+    } catch (error) {
+      if (!isErrno(error, 'EADDRINUSE')) throw error;
+    }
+    if (await answersAt(path)) throw new Error('another activator has the relays');
+    await rm(path, { force: true });
+  }
+}
+
+async function answersAt(path: string): Promise<boolean> {
+  const socket = connect(path);
+  try {
+    await once(socket, 'connect');
+    return true;
+  } catch (error) {
+    if (isErrno(error, 'ENOENT', 'ECONNREFUSED')) return false;
+    throw error;
+  } finally {
+    socket.destroy();
+  }
 }
 
 /** @throws Error when it cannot be done */
-async function perform(
-  relays: Relays,
-  request: Request,
-  report: (id: string) => void,
-): Promise<Value> {
+async function perform(activator: Activator, request: Request): Promise<Value> {
+  const { relays } = activator;
   switch (request.op) {
     case 'list':
       return { relays: [...relays.values()].map((relay) => relay.view()) };
@@ -57,7 +92,7 @@ async function perform(
     case 'clients':
       return { clients: relays.get(request.id)?.clients() ?? [] };
     case 'open':
-      return { done: await open(relays, request, report) };
+      return { done: await open(activator, request) };
     case 'close':
       relays.get(request.id)?.close();
       return { done: relays.delete(request.id) };
@@ -73,13 +108,13 @@ async function perform(
 
 /** @returns false: the relay is in another state than expected */
 async function open(
-  relays: Relays,
+  { relays, report }: Activator,
   { plan, state, from }: Extract<Request, { op: 'open' }>,
-  report: (id: string) => void,
 ): Promise<boolean> {
-  const relay = relays.get(plan.id);
+  const { id } = plan;
+  const relay = relays.get(id);
   if ((relay?.view().state ?? null) !== from) return false;
-  if (relay === undefined) relays.set(plan.id, await openRelay(plan, state, () => report(plan.id)));
+  if (relay === undefined) relays.set(id, await openRelay(plan, state, () => report(id)));
   else await relay.change(plan, state);
   return true;
 }

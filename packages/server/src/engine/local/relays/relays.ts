@@ -77,17 +77,22 @@ export type Relays = ReturnType<typeof createRelays>;
 /** @param lost called when the activator has ended */
 function createLinks(paths: DaemonPaths, changed: (id: string) => void, lost: () => void) {
   let link: Promise<Link | null> | null = null;
+  let starting: Promise<Link> | null = null;
 
   const forget = (): void => {
     link = null;
     lost();
   };
-  const now = async (): Promise<Link | null> => {
-    link ??= openLink(join(paths.root, SOCKET_NAME), changed, forget);
-    const found = await link;
-    if (found === null) link = null;
+  const tryLink = async (): Promise<Link | null> => {
+    let found: Link | null = null;
+    try {
+      found = await openLink(join(paths.root, SOCKET_NAME), changed, forget);
+    } finally {
+      if (found === null) link = null;
+    }
     return found;
   };
+  const now = (): Promise<Link | null> => (link ??= tryLink());
   const start = async (): Promise<Link> => {
     const endMs = Date.now() + START_MS;
     let isStarted = false;
@@ -105,7 +110,11 @@ function createLinks(paths: DaemonPaths, changed: (id: string) => void, lost: ()
   return {
     /** @returns null: the activator does not run */
     now,
-    orStart: start,
+    /** Many services need it at the same time: one activator is started for all of them. */
+    orStart: (): Promise<Link> =>
+      (starting ??= start().finally(() => {
+        starting = null;
+      })),
     end: (): void => void link?.then((found) => found?.socket.destroy()),
   };
 }
@@ -126,6 +135,8 @@ async function startActivator(paths: DaemonPaths): Promise<void> {
     enclosure: { within: [], mounts: null },
   });
 }
+
+const ended = (): Error => new Error('the activator has ended');
 
 /** @returns null: no activator runs */
 async function openLink(
@@ -153,13 +164,14 @@ async function openLink(
   socket
     .on('error', () => undefined)
     .once('close', () => {
-      for (const { reject } of open.values()) reject(new Error('the activator has ended'));
+      for (const { reject } of open.values()) reject(ended());
       lost();
     });
   return {
     socket: socket.unref(),
     ask: (request) =>
       new Promise((resolve, reject) => {
+        if (socket.destroyed) return reject(ended());
         asked += 1;
         open.set(asked, { resolve, reject });
         send(socket, { ...request, n: asked });

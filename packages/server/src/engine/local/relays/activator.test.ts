@@ -1,0 +1,116 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, realpath, rm } from 'node:fs/promises';
+import { connect, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { build } from 'esbuild';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
+import { freePort, listenAsServer, makePlan } from './relay-plan.testing.ts';
+import { eachLine, SOCKET_NAME, type Answer, type RelayState, type Request } from './messages.ts';
+
+const MAIN = fileURLToPath(new URL('main.ts', import.meta.url));
+
+let directory: string;
+/** The activator as one file, which starts faster than its sources. */
+let program: string;
+beforeAll(async () => {
+  directory = await realpath(await mkdtemp(join(tmpdir(), 'howdah-activator-')));
+  program = join(directory, 'activator.mjs');
+  const options = { bundle: true, platform: 'node', format: 'esm', logLevel: 'error' } as const;
+  await build({ ...options, entryPoints: [MAIN], outfile: program });
+});
+afterAll(() => rm(directory, { recursive: true }));
+
+let root: string;
+let endings: (() => unknown)[];
+beforeEach(async () => {
+  root = await realpath(await mkdtemp(join(directory, 'home-')));
+  endings = [];
+});
+afterEach(async () => {
+  for (const end of endings.toReversed()) await end();
+  await rm(root, { recursive: true });
+});
+
+/** Starts an activator in the directory. @param descriptors its limit */
+function startActivator(descriptors = 1024): ChildProcess {
+  const child = spawn(
+    '/bin/sh',
+    ['-c', `ulimit -n ${descriptors}; exec "$@"`, 'sh', process.execPath, program],
+    { cwd: root, stdio: 'ignore' },
+  );
+  endings.push(() => child.kill('SIGKILL'));
+  return child;
+}
+
+/** A link as the control plane has it. */
+async function link(): Promise<{
+  socket: Socket;
+  ask: (request: Request) => Promise<Answer>;
+}> {
+  const socket = await vi.waitUntil(
+    async () => {
+      const trying = connect(join(root, SOCKET_NAME)).on('error', () => undefined);
+      return once(trying, 'connect').then(
+        () => trying,
+        () => null,
+      );
+    },
+    { timeout: 60_000, interval: 20 },
+  );
+  endings.push(() => socket.destroy());
+  let asked = 0;
+  const waiting = new Map<number, (answer: Answer) => void>();
+  eachLine(socket, (line) => {
+    const answer: Answer = JSON.parse(line);
+    if ('n' in answer) waiting.get(answer.n)?.(answer);
+  });
+  return {
+    socket,
+    ask: (request) =>
+      new Promise((resolve, reject) => {
+        asked += 1;
+        waiting.set(asked, resolve);
+        socket.once('close', () => reject(new Error('the activator has ended')));
+        socket.write(`${JSON.stringify({ ...request, n: asked })}\n`);
+      }),
+  };
+}
+
+/** Opens a relay, and returns its port. */
+async function open(
+  ask: (request: Request) => Promise<Answer>,
+  state: RelayState,
+  command?: readonly string[],
+): Promise<number> {
+  const { server, port: serverPort } = await listenAsServer();
+  endings.push(() => server.close());
+  const port = await freePort();
+  const plan = await makePlan(join(root, 'service'), port, serverPort, command);
+  expect(await ask({ op: 'open', plan, state, from: null })).toMatchObject({
+    value: { done: true },
+  });
+  return port;
+}
+
+test('a second activator ends, and leaves the relays of the first in reach', async () => {
+  startActivator();
+  const first = await link();
+  await open(first.ask, 'held');
+  const second = startActivator();
+  const [code] = await once(second, 'exit');
+  expect(code).toBe(1);
+  const { ask } = await link();
+  expect(await ask({ op: 'list' })).toMatchObject({ value: { relays: [{ state: 'held' }] } });
+});
+
+test('an activator takes the socket of one that was killed', async () => {
+  const killed = startActivator();
+  await link();
+  killed.kill('SIGKILL');
+  await once(killed, 'exit');
+  startActivator();
+  expect(await (await link()).ask({ op: 'list' })).toMatchObject({ value: { relays: [] } });
+});
