@@ -95,6 +95,14 @@ async function open(
   return port;
 }
 
+test('a control plane that is killed within a line ends no session', async () => {
+  startActivator();
+  const [killed, other] = [await link(), await link()];
+  killed.socket.end('{"n":1,"op":');
+  await once(killed.socket, 'close');
+  expect(await other.ask({ op: 'list' })).toMatchObject({ value: { relays: [] } });
+});
+
 test('a second activator ends, and leaves the relays of the first in reach', async () => {
   startActivator();
   const first = await link();

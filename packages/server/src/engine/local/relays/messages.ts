@@ -2,7 +2,6 @@
  * What the engine and the activator say to each other, a line of JSON each, over a Unix socket in
  * a directory that only their own user can enter.
  */
-import { createInterface } from 'node:readline';
 import type { Socket } from 'node:net';
 import type { LaunchPlan } from '../postgres/server.ts';
 
@@ -89,7 +88,15 @@ export function send(socket: Socket, message: Answer | (Request & { n: number })
   socket.write(`${JSON.stringify(message)}\n`);
 }
 
-/** Calls for each line of a socket, which both ends trust. */
+/**
+ * Calls for each line of a socket, which both ends trust. An end that is killed may leave a part of
+ * a line, which is dropped: it is no message.
+ */
 export function eachLine(socket: Socket, take: (line: string) => void): void {
-  createInterface({ input: socket, crlfDelay: Infinity }).on('line', take);
+  let rest = '';
+  socket.setEncoding('utf8').on('data', (text: string) => {
+    const lines = `${rest}${text}`.split('\n');
+    rest = lines.pop() ?? '';
+    for (const line of lines) take(line);
+  });
 }
