@@ -42,7 +42,7 @@ export async function removeService(
   forgetSet(topology, id);
   local.notices.close(id);
   const paths = machine.layout.service(id);
-  const [server, marker] = await Promise.all([findServer(paths), readMarker(paths)]);
+  const marker = await readMarker(paths);
   const children = await provisioningForksOf(keeper, id);
   if (children.length > 0)
     return {
@@ -56,7 +56,10 @@ export async function removeService(
     return { ...AGAIN, did: 'remove copy' };
   }
   await forgetService(local, id);
-  await topology.executor.relays.close(id);
+  const waking = await whyNotYet(topology.executor.relays.close(id));
+  if (waking !== null) return { ...AGAIN, detail: waking, waitMs: 100 };
+  // Clients of an open relay can have a server started.
+  const server = await findServer(paths);
   await stopPooler(topology.poolers, paths);
   if (await endCluster(topology, id)) return AGAIN;
   if (server !== null) {
@@ -66,12 +69,8 @@ export async function removeService(
     return { ...AGAIN, did: 'stop PostgreSQL' };
   }
   if (parent !== null) {
-    try {
-      await dropSlotsOfSet(topology, id, parent);
-    } catch (error) {
-      if (!(error instanceof NotYet)) throw error;
-      return { ...AGAIN, detail: error.message, waitMs: 100 };
-    }
+    const busy = await whyNotYet(dropSlotsOfSet(topology, id, parent));
+    if (busy !== null) return { ...AGAIN, detail: busy, waitMs: 100 };
   }
   await removeTree(instancePaths(`${paths.root}.new`).root, machine.cloneMethod);
   await removeFetched(machine, id);
@@ -86,6 +85,17 @@ export async function removeService(
     await removeLimits(machine.limits, key);
   }
   return { did: null, detail: null, seen: GONE, outcome: 'settled' };
+}
+
+/** Why work has to wait; null: it is done. */
+async function whyNotYet(work: Promise<unknown>): Promise<string | null> {
+  try {
+    await work;
+    return null;
+  } catch (error) {
+    if (error instanceof NotYet) return error.message;
+    throw error;
+  }
 }
 
 /** Forgets what is kept in memory of a service and of its servers. */

@@ -1,12 +1,13 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, realpath, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, realpath, rm } from 'node:fs/promises';
 import { connect, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
+import { signal } from '../../../lib/processes.ts';
 import { freePort, listenAsServer, makePlan } from './relay-plan.testing.ts';
 import { eachLine, SOCKET_NAME, type Answer, type RelayState, type Request } from './messages.ts';
 
@@ -95,6 +96,13 @@ async function open(
   return port;
 }
 
+/** The process that was started in place of a server. */
+const pidOfServer = (): Promise<number> =>
+  vi.waitUntil(
+    async () => Number(await readFile(join(root, 'service', 'pid'), 'utf8').catch(() => '')),
+    { timeout: 60_000 },
+  );
+
 test('a control plane that is killed within a line ends no session', async () => {
   startActivator();
   const [killed, other] = [await link(), await link()];
@@ -121,4 +129,21 @@ test('an activator takes the socket of one that was killed', async () => {
   await once(killed, 'exit');
   startActivator();
   expect(await (await link()).ask({ op: 'list' })).toMatchObject({ value: { relays: [] } });
+});
+
+test('a relay is not closed while a client has its server started', async () => {
+  startActivator();
+  const { ask } = await link();
+  await open(ask, 'asleep', ['/bin/sleep', '60']);
+  const id = 'abcdefghij';
+  void ask({ op: 'wake', id }).catch(() => undefined);
+  expect(await ask({ op: 'close', id })).toMatchObject({ value: { done: false } });
+  expect(await ask({ op: 'list' })).toMatchObject({ value: { relays: [{ state: 'waking' }] } });
+  signal(await pidOfServer(), 'SIGKILL');
+  await vi.waitUntil(async () => JSON.stringify(await ask({ op: 'close', id })).includes('true'), {
+    timeout: 60_000,
+    interval: 50,
+  });
+  // A service that has none is not in the way.
+  expect(await ask({ op: 'close', id })).toMatchObject({ value: { done: true } });
 });

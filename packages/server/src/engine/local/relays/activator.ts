@@ -94,8 +94,7 @@ async function perform(activator: Activator, request: Request): Promise<Value> {
     case 'open':
       return { done: await open(activator, request) };
     case 'close':
-      relays.get(request.id)?.close();
-      return { done: relays.delete(request.id) };
+      return { done: close(relays, request.id) };
     case 'hold':
       return { turn: relays.get(request.id)?.hold(request.idleMs) ?? null };
     case 'sleep':
@@ -116,5 +115,14 @@ async function open(
   if ((relay?.view().state ?? null) !== from) return false;
   if (relay === undefined) relays.set(id, await openRelay(plan, state, () => report(id)));
   else await relay.change(plan, state);
+  return true;
+}
+
+/** @returns false: it is waking, and the server that is being started would be left behind */
+function close(relays: Map<string, Relay>, id: string): boolean {
+  const relay = relays.get(id);
+  if (relay?.view().state === 'waking') return false;
+  relay?.close();
+  relays.delete(id);
   return true;
 }

@@ -53,7 +53,7 @@ export type Request =
    * must be in; null: there is none.
    */
   | Readonly<{ op: 'open'; plan: RelayPlan; state: RelayState; from: RelayState | null }>
-  /** Ends its sessions too. */
+  /** Ends its sessions too. @returns false: it is waking, and its server would be left behind */
   | Readonly<{ op: 'close'; id: string }>
   | Readonly<{ op: 'clients'; id: string }>
   /**

@@ -50,9 +50,11 @@ export function createRelays(layout: Layout, changed: (id: string) => void) {
       if (done !== true) throw new NotYet('a client has come to its relay meanwhile');
       known.add(plan.id);
     },
+    /** @throws NotYet while a client has the server started */
     close: async (id: string): Promise<void> => {
+      const { done } = await ask({ op: 'close', id });
+      if (done === false) throw new NotYet('a client has its server started meanwhile');
       known.delete(id);
-      await ask({ op: 'close', id });
     },
     /**
      * Has clients wait, unless one is there or was within this time.
