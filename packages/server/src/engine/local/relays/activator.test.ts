@@ -7,8 +7,9 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
+import { sslRequest } from '../../../lib/client-start.ts';
 import { signal } from '../../../lib/processes.ts';
-import { freePort, listenAsServer, makePlan } from './relay-plan.testing.ts';
+import { freePort, listenAsServer, LOOPBACK, makePlan } from './relay-plan.testing.ts';
 import { eachLine, SOCKET_NAME, type Answer, type RelayState, type Request } from './messages.ts';
 
 const MAIN = fileURLToPath(new URL('main.ts', import.meta.url));
@@ -146,4 +147,30 @@ test('a relay is not closed while a client has its server started', async () => 
   });
   // A service that has none is not in the way.
   expect(await ask({ op: 'close', id })).toMatchObject({ value: { done: true } });
+});
+
+test('without descriptors for more clients, sessions go on', async () => {
+  startActivator(128);
+  const { ask } = await link();
+  const port = await open(ask, 'awake');
+  const session = connect(port, LOOPBACK);
+  endings.push(() => session.destroy());
+  session.write(sslRequest());
+  expect(String((await once(session, 'data'))[0])).toBe('S');
+  const clients = Array.from({ length: 200 }, () =>
+    connect(port, LOOPBACK).on('error', () => undefined),
+  );
+  endings.push(() => clients.forEach((client) => client.destroy()));
+  // Each is refused, or reaches the server.
+  await Promise.all(
+    clients.map(async (client) => {
+      client.write(sslRequest());
+      await Promise.race([once(client, 'data'), once(client, 'close')]).catch(() => undefined);
+    }),
+  );
+  session.write('more');
+  expect(String((await once(session, 'data'))[0])).toBe('more');
+  expect(await ask({ op: 'see', id: 'abcdefghij' })).toMatchObject({
+    value: { relays: [{ state: 'awake' }] },
+  });
 });

@@ -7,11 +7,13 @@ import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { isErrno } from '../../../lib/processes.ts';
 import { rm } from '../host/root-files.ts';
+import { ownDescriptors, type Descriptors } from './descriptors.ts';
 import { openRelay, type Relay } from './relay.ts';
 import { eachLine, send, type Request, type Value } from './messages.ts';
 
 type Activator = Readonly<{
   relays: Map<string, Relay>;
+  descriptors: Descriptors;
   report: (id: string) => void;
 }>;
 
@@ -23,6 +25,7 @@ export async function runActivator(path: string): Promise<void> {
   const engines = new Set<Socket>();
   const activator: Activator = {
     relays: new Map(),
+    descriptors: ownDescriptors(),
     report: (id) => engines.forEach((engine) => send(engine, { changed: id })),
   };
   const server = createServer((engine) => {
@@ -46,6 +49,8 @@ export async function runActivator(path: string): Promise<void> {
     });
   });
   await listenAlone(server, path);
+  // A lack of descriptors refuses one engine, and must not end the sessions of all services.
+  server.on('error', () => undefined);
 }
 
 /**
@@ -107,14 +112,14 @@ async function perform(activator: Activator, request: Request): Promise<Value> {
 
 /** @returns false: the relay is in another state than expected */
 async function open(
-  { relays, report }: Activator,
+  { relays, descriptors, report }: Activator,
   { plan, state, from }: Extract<Request, { op: 'open' }>,
 ): Promise<boolean> {
   const { id } = plan;
   const relay = relays.get(id);
   if ((relay?.view().state ?? null) !== from) return false;
-  if (relay === undefined) relays.set(id, await openRelay(plan, state, () => report(id)));
-  else await relay.change(plan, state);
+  if (relay !== undefined) return relay.change(plan, state);
+  relays.set(id, await openRelay(plan, state, descriptors, () => report(id)));
   return true;
 }
 

@@ -11,9 +11,11 @@ import { createSecureContext } from 'node:tls';
 import { readChunk, readStart, REQUEST_BYTES, startError } from '../../../lib/client-start.ts';
 import { pass, within } from '../../../lib/sockets.ts';
 import { answerClient, CANNOT_CONNECT_NOW } from '../network/client-notice.ts';
+import { isErrno } from '../../../lib/processes.ts';
 import { readFile } from '../host/root-files.ts';
 import { isAllowed } from '../network/listener.ts';
 import { findServer, launchPlanned, waitUntilReady, whyItEnded } from '../postgres/server.ts';
+import { DESCRIPTORS_OF_CLIENT, type Descriptors } from './descriptors.ts';
 import type { RelayClient, RelayPlan, RelayState, RelayView } from './messages.ts';
 
 /** Until a client has said what it wants. */
@@ -40,6 +42,9 @@ type Open = {
   listener: Server;
   /** How often its state was set. */
   turns: number;
+  /** All connections of clients; the networks of all are allowed. */
+  readonly sockets: Set<Socket>;
+  readonly descriptors: Descriptors;
   /** Those that have begun a session, with the port by which the server knows it. */
   readonly clients: Map<Socket, number | null>;
   /** When a client has last sent something, by a clock that never jumps. */
@@ -54,7 +59,13 @@ type Open = {
 
 export type Relay = Readonly<{
   view: () => RelayView;
-  change: (plan: RelayPlan, state: RelayState) => Promise<void>;
+  /**
+   * Sessions that are still allowed go on.
+   *
+   * @returns whether it was changed; false: its state has changed meanwhile
+   * @throws Error when the new place cannot be listened on: the relay is as it was
+   */
+  change: (plan: RelayPlan, state: RelayState) => Promise<boolean>;
   clients: () => RelayClient[];
   /** Has clients wait, unless one is there or was within this time. @returns the turn, or null */
   hold: (idleMs: number) => number | null;
@@ -69,36 +80,35 @@ export type Relay = Readonly<{
 export async function openRelay(
   plan: RelayPlan,
   state: RelayState,
+  descriptors: Descriptors,
   report: () => void,
 ): Promise<Relay> {
-  const serve = (client: Socket): void => void serveClient(relay, client);
+  const serve = (client: Socket): void => accept(relay, client);
   const relay: Open = {
     plan,
     state,
     listener: await listen(plan, serve),
     turns: 0,
+    sockets: new Set(),
+    descriptors,
     clients: new Map(),
     heardMs: performance.now(),
     problem: null,
     waiting: new Set(),
     report,
   };
+  descriptors.left -= 1;
   return {
-    view: () => ({
-      id: relay.plan.id,
-      state: relay.state,
-      version: relay.plan.version,
-      clients: relay.clients.size,
-      idleMs: performance.now() - relay.heardMs,
-    }),
+    view: () => viewOf(relay),
     change: async (next, to) => {
-      if (!isSamePlace(relay.plan, next)) {
-        relay.listener.close();
-        relay.listener = await listen(next, serve);
-      }
+      const at = relay.turns;
+      if (!isAtPlace(relay, next)) await move(relay, next, serve);
+      // A client may have had the server started meanwhile, by the plan that was.
+      if (relay.turns !== at) return false;
       relay.plan = next;
-      for (const client of relay.clients.keys()) if (!mayEnter(relay, client)) client.destroy();
+      for (const client of relay.sockets) if (!mayEnter(relay, client)) client.destroy();
       turn(relay, to);
+      return true;
     },
     clients: () =>
       [...relay.clients].flatMap(([client, serverPort]) =>
@@ -122,19 +132,49 @@ export async function openRelay(
     },
     close: () => {
       relay.listener.close();
-      for (const client of relay.clients.keys()) client.destroy();
+      descriptors.left += 1;
+      for (const client of relay.sockets) client.destroy();
       turn(relay, 'held');
     },
   };
 }
 
-const isSamePlace = (a: RelayPlan, b: RelayPlan): boolean =>
-  a.listen.address === b.listen.address && a.listen.port === b.listen.port;
+const viewOf = (relay: Open): RelayView => ({
+  id: relay.plan.id,
+  state: relay.state,
+  version: relay.listener.listening ? relay.plan.version : NOWHERE,
+  clients: relay.clients.size,
+  idleMs: performance.now() - relay.heardMs,
+});
 
-async function listen(
-  { listen: { address, port } }: RelayPlan,
-  serve: (client: Socket) => void,
-): Promise<Server> {
+/** The version of a plan that is not complied with: the control plane changes the relay again. */
+const NOWHERE = '';
+
+const isAtPlace = ({ plan, listener }: Open, { listen: { address, port } }: RelayPlan): boolean =>
+  plan.listen.address === address && plan.listen.port === port && listener.listening;
+
+/** Has a relay listen at the place of another plan. @throws Error when it cannot */
+async function move(relay: Open, next: RelayPlan, serve: Serve): Promise<void> {
+  const { plan, listener: former } = relay;
+  try {
+    relay.listener = await listen(next, serve);
+  } catch (error) {
+    // A wildcard address overlaps with others: the former place is closed first.
+    const mayOverlap = plan.listen.port === next.listen.port && former.listening;
+    if (!mayOverlap || !isErrno(error, 'EADDRINUSE')) throw error;
+    former.close();
+    relay.listener = await listen(next, serve).catch(async (why: unknown) => {
+      relay.listener = await listen(plan, serve);
+      throw why;
+    });
+  }
+  former.close();
+  relay.plan = { ...plan, listen: next.listen, version: NOWHERE };
+}
+
+type Serve = (client: Socket) => void;
+
+async function listen({ listen: { address, port } }: RelayPlan, serve: Serve): Promise<Server> {
   const options = { noDelay: true, keepAlive: true, keepAliveInitialDelay: KEEPALIVE_MS };
   const server = createServer(options, serve);
   server.maxConnections = MOST_CLIENTS;
@@ -234,9 +274,22 @@ async function changeWithin(relay: Open, limitMs: number, signal: AbortSignal): 
 const NO_TLS = 'TLS is required: connect with sslmode=require or sslmode=verify-full';
 const SLOW = 'its server is not ready yet';
 
-/** Never fails. */
-async function serveClient(relay: Open, client: Socket): Promise<void> {
+/** Serves a client, if descriptors are left for it. */
+function accept(relay: Open, client: Socket): void {
   client.on('error', () => undefined); // its end follows
+  const { descriptors, sockets } = relay;
+  if (descriptors.left < DESCRIPTORS_OF_CLIENT) return void client.destroy();
+  descriptors.left -= DESCRIPTORS_OF_CLIENT;
+  sockets.add(client);
+  client.once('close', () => {
+    sockets.delete(client);
+    descriptors.left += DESCRIPTORS_OF_CLIENT;
+  });
+  // An unexpected error at one client must not end the sessions of all.
+  serveClient(relay, client).catch(() => client.destroy());
+}
+
+async function serveClient(relay: Open, client: Socket): Promise<void> {
   if (!mayEnter(relay, client)) return void client.destroy();
   const begun = await within([client], START_MS, (signal) => readRequest(client, signal));
   switch (begun?.kind) {
