@@ -34,7 +34,7 @@ export type RelayView = Readonly<{
   version: string;
   /** Clients that are connected to the server, or wait for it. */
   clients: number;
-  /** For how long no client has sent anything, nor has the relay been opened. */
+  /** For how long no client has sent anything, no wake was asked for, nor the relay opened. */
   idleMs: number;
 }>;
 

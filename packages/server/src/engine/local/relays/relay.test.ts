@@ -164,6 +164,17 @@ test('a relay that is closed ends clients that have not begun a session', async 
   expect(await rest(client)).toBe('');
 });
 
+test('a wake counts as use: what follows it is not heard', async () => {
+  const relay = await open('awake');
+  const clock = vi.spyOn(performance, 'now');
+  endings.push(() => clock.mockRestore());
+  clock.mockReturnValue(performance.now() + 10_000);
+  expect(relay.view().idleMs).toBeGreaterThan(5000);
+  await relay.wake();
+  expect(relay.view().idleMs).toBe(0);
+  expect(relay.hold(5000)).toBeNull();
+});
+
 test('clients without descriptors are refused, and end no session', async () => {
   descriptors.left = 5;
   await open('awake');

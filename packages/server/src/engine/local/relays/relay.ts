@@ -47,7 +47,7 @@ type Open = {
   readonly descriptors: Descriptors;
   /** Those that have begun a session, with the port by which the server knows it. */
   readonly clients: Map<Socket, number | null>;
-  /** When a client has last sent something, by a clock that never jumps. */
+  /** When a client has last sent something, or a wake was asked for; the clock never jumps. */
   heardMs: number;
   /** Why the server was not started the last time; null: it was. */
   problem: string | null;
@@ -127,8 +127,11 @@ export async function openRelay(
       return true;
     },
     wake: async () => {
+      // The session that follows goes by the server's own socket: nothing of it is heard here.
+      relay.heardMs = performance.now();
       if (!(await untilAwake(relay, WAIT_MS, new AbortController().signal)))
         throw new Error(relay.problem ?? SLOW);
+      relay.heardMs = performance.now();
     },
     close: () => {
       relay.listener.close();
