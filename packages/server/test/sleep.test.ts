@@ -233,7 +233,7 @@ test('an activator that is killed comes back, and nobody is woken by that', asyn
   expect(await select(made, 'select 1 as one')).toEqual([{ one: 1 }]);
 });
 
-test('a client reads why its server does not start', async () => {
+test('a client reads that its server does not start, and the operator why', async () => {
   const made = await make('broken');
   const { service_id: id } = made;
   await untilAsleep(id);
@@ -242,11 +242,16 @@ test('a client reads why its server does not start', async () => {
   const blocker = createServer().listen(Number(/^port = (\d+)$/m.exec(conf)?.[1]), '127.0.0.1');
   await once(blocker, 'listening');
   await expect(select(made, 'select 1')).rejects.toThrow(
-    /this service slept, and it did not start/,
+    /this service slept, and it did not start$/,
+  );
+  await cloud.up();
+  await untilExpected('the log says why', async () =>
+    expect(await readFile(join(cloud.home, 'logs', 'control.log'), 'utf8')).toMatch(
+      new RegExp(`"service":"${id}".*is held by another program`),
+    ),
   );
   blocker.close();
   await once(blocker, 'close');
-  await cloud.up();
   await cloud.until(id, 'READY');
   expect(await select(made, 'select 1 as one')).toEqual([{ one: 1 }]);
 });

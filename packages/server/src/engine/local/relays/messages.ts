@@ -36,6 +36,8 @@ export type RelayView = Readonly<{
   clients: number;
   /** For how long no client has sent anything, no wake was asked for, nor the relay opened. */
   idleMs: number;
+  /** Why the server was not started the last time, for operators; null: it was. */
+  problem: string | null;
 }>;
 
 /** A client that is connected to its server. */

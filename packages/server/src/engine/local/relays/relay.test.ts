@@ -1,11 +1,13 @@
 import { once } from 'node:events';
-import { mkdtemp, readFile, realpath, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises';
 import { connect, type Server, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate as turnOfLoop } from 'node:timers/promises';
+import { connect as connectTls } from 'node:tls';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { sslRequest } from '../../../lib/client-start.ts';
+import { issueServerCertificate, makeAuthority } from '../../../lib/tls.ts';
 import { freePort, listenAsServer, listenAt, LOOPBACK, makePlan } from './relay-plan.testing.ts';
 import type { RelayPlan, RelayState } from './messages.ts';
 import { openRelay, type Relay } from './relay.ts';
@@ -15,6 +17,7 @@ const NOBODYS_ADDRESS = '192.0.2.1';
 const ELSEWHERE = ['192.0.2.0/24'];
 const GSS_REQUEST = Buffer.from([0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x30]);
 const CANCEL = Buffer.from([0, 0, 0, 16, 0x04, 0xd2, 0x16, 0x2e, 0, 0, 0, 1, 0, 0, 0, 2]);
+const START = Buffer.from('\0\0\0\x17\0\x03\0\0user\0tsdbadmin\0\0', 'latin1');
 
 let root: string;
 let server: Server;
@@ -203,4 +206,35 @@ test('an unexpected error at a client ends that client only', async () => {
   client.write(sslRequest());
   expect(await rest(client)).toBe('');
   expect(await answerTo(session, Buffer.from('more'))).toBe('more');
+});
+
+const SECRET = 'could not open /home/operator/secret';
+
+test('a client without a password learns that its server did not start, but not why', async () => {
+  const command = ['/bin/sh', '-c', `echo 'FATAL:  ${SECRET}' >&2; exit 1`];
+  plan = await makePlan(root, plan.listen.port, plan.serverPort, command);
+  const authority = await makeAuthority();
+  const pair = await issueServerCertificate(authority, ['localhost']);
+  await writeFile(join(plan.launch.paths.config, 'server.crt'), pair.certificatePem);
+  await writeFile(join(plan.launch.paths.config, 'server.key'), pair.keyPem);
+  const relay = await open('asleep');
+  (await connected()).write(sslRequest());
+  await vi.waitUntil(() => relay.view().state === 'held', { timeout: 60_000 });
+  expect(relay.view().problem).toContain(SECRET);
+  // Time passes for the second client, which waits for the control plane.
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
+  const client = await connected();
+  client.write(sslRequest());
+  await turnsUntil(() => relay.view().clients === 2);
+  const asked = expect(relay.wake()).rejects.toThrow(/^it did not start$/);
+  vi.advanceTimersByTime(60_000);
+  await asked;
+  const [answer] = await once(client, 'data');
+  expect(String(answer)).toBe('S');
+  const tls = connectTls({ socket: client, ca: authority.certificatePem, servername: 'localhost' });
+  await once(tls, 'secureConnect');
+  tls.write(START);
+  const said = await rest(tls);
+  expect(said).toContain('this service slept, and it did not start');
+  expect(said).not.toMatch(/secret|FATAL: /);
 });

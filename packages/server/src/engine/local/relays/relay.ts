@@ -11,7 +11,7 @@ import { createSecureContext } from 'node:tls';
 import { readChunk, readStart, REQUEST_BYTES, startError } from '../../../lib/client-start.ts';
 import { pass, within } from '../../../lib/sockets.ts';
 import { answerClient, CANNOT_CONNECT_NOW } from '../network/client-notice.ts';
-import { isErrno } from '../../../lib/processes.ts';
+import { isErrno, readOrNull } from '../../../lib/processes.ts';
 import { readFile } from '../host/root-files.ts';
 import { isAllowed } from '../network/listener.ts';
 import { findServer, launchPlanned, waitUntilReady, whyItEnded } from '../postgres/server.ts';
@@ -50,12 +50,15 @@ type Open = {
   /** When a client has last sent something, or a wake was asked for; the clock never jumps. */
   heardMs: number;
   /** Why the server was not started the last time; null: it was. */
-  problem: string | null;
+  problem: Problem | null;
   /** Called when the state has changed. */
   readonly waiting: Set<() => void>;
   /** Reports a change that the control plane did not ask for. */
   readonly report: () => void;
 };
+
+/** `forClients` is read by anybody on the network, `reason` by operators only. */
+type Problem = Readonly<{ forClients: string; reason: string }>;
 
 export type Relay = Readonly<{
   view: () => RelayView;
@@ -107,6 +110,7 @@ export async function openRelay(
       if (relay.turns !== at) return false;
       relay.plan = next;
       for (const client of relay.sockets) if (!mayEnter(relay, client)) client.destroy();
+      if (to === 'awake') relay.problem = null;
       turn(relay, to);
       return true;
     },
@@ -130,7 +134,7 @@ export async function openRelay(
       // The session that follows goes by the server's own socket: nothing of it is heard here.
       relay.heardMs = performance.now();
       if (!(await untilAwake(relay, WAIT_MS, new AbortController().signal)))
-        throw new Error(relay.problem ?? SLOW);
+        throw new Error(relay.problem?.forClients ?? SLOW);
       relay.heardMs = performance.now();
     },
     close: () => {
@@ -148,6 +152,7 @@ const viewOf = (relay: Open): RelayView => ({
   version: relay.listener.listening ? relay.plan.version : NOWHERE,
   clients: relay.clients.size,
   idleMs: performance.now() - relay.heardMs,
+  problem: relay.problem?.reason ?? null,
 });
 
 /** The version of a plan that is not complied with: the control plane changes the relay again. */
@@ -226,9 +231,12 @@ async function wakeUp(relay: Open): Promise<void> {
 }
 
 /** @returns why the server is not ready; null: it is */
-async function startPlanned({ launch }: RelayPlan): Promise<string | null> {
+async function startPlanned({ launch }: RelayPlan): Promise<Problem | null> {
   const begunMs = Date.now();
-  const clean = (text: string): string => text.replaceAll(`${launch.paths.root}/`, '');
+  const failed = (text: string): Problem => {
+    const why = text.replaceAll(`${launch.paths.root}/`, '');
+    return { forClients: 'it did not start', reason: `it did not start: ${why}` };
+  };
   try {
     // An activator that was killed may have begun this start: one server runs on its data.
     if ((await findServer(launch.paths)) === null) await launchPlanned(launch);
@@ -236,12 +244,15 @@ async function startPlanned({ launch }: RelayPlan): Promise<string | null> {
       case 'ready':
         return null;
       case 'starting':
-        return 'it still recovers from its WAL';
+        return { forClients: RECOVERS, reason: RECOVERS };
       case 'ended':
-        return clean(`it did not start: ${await whyItEnded(launch.paths, begunMs)}`);
+        // The control plane removes the pid file of a server that it has stopped.
+        if ((await readOrNull(launch.paths.pidFile)) === null)
+          return failed('it was stopped, or its pid file could not be written');
+        return failed(await whyItEnded(launch.paths, begunMs));
     }
   } catch (error) {
-    return clean(`it did not start: ${error instanceof Error ? error.message : String(error)}`);
+    return failed(error instanceof Error ? error.message : String(error));
   }
 }
 
@@ -276,6 +287,7 @@ async function changeWithin(relay: Open, limitMs: number, signal: AbortSignal): 
 
 const NO_TLS = 'TLS is required: connect with sslmode=require or sslmode=verify-full';
 const SLOW = 'its server is not ready yet';
+const RECOVERS = 'it still recovers from its WAL';
 
 /** Serves a client, if descriptors are left for it. */
 function accept(relay: Open, client: Socket): void {
@@ -358,14 +370,18 @@ async function openServer(relay: Open, client: Socket): Promise<Socket | null> {
   return null;
 }
 
-/** Answers a client by TLS, with the reason why its server is not there. */
+/**
+ * Answers a client by TLS. Anybody on the network can be one: the server log, and what an operator
+ * can do, are not in the answer.
+ */
 async function refuse({ plan, problem }: Open, client: Socket, bytes: Buffer): Promise<void> {
   const { config } = plan.launch.paths;
   try {
     const [cert, key] = await Promise.all(
       ['server.crt', 'server.key'].map((name) => readFile(join(config, name))),
     );
-    const error = startError(CANNOT_CONNECT_NOW, `this service slept, and ${problem ?? SLOW}`);
+    const why = problem?.forClients ?? SLOW;
+    const error = startError(CANNOT_CONNECT_NOW, `this service slept, and ${why}`);
     await answerClient(client, { error, secure: createSecureContext({ cert, key }) }, bytes);
   } catch {
     client.destroy();

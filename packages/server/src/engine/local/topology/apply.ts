@@ -121,7 +121,7 @@ export async function applyStep(
     case 'start': {
       const start = () => startServer(executor, spec, found);
       const isNewFork = beginsWithData(spec) && found.marker?.provisioned !== true;
-      return isNewFork ? executor.forkLimit(start) : start();
+      return withProblem(found, await (isNewFork ? executor.forkLimit(start) : start()));
     }
     case 'stop': {
       const { key, paths, server, pooler } = found;
@@ -132,6 +132,12 @@ export async function applyStep(
       return step.why;
     }
   }
+}
+
+/** The line of a start, with the reason why a client could not have the server started. */
+function withProblem({ relayView }: Found, line: string): string {
+  const problem = relayView?.problem ?? null;
+  return problem === null ? line : `${line}; when a client came, ${problem}`;
 }
 
 /** Steps at the directory of an instance that does not run, or that they stop. */
