@@ -178,6 +178,28 @@ test('a wake counts as use: what follows it is not heard', async () => {
   expect(relay.hold(5000)).toBeNull();
 });
 
+test('the clients of one service leave places for those of others', async () => {
+  descriptors.left = 42;
+  await open('awake');
+  const other = await makePlan(root, await freePort(), plan.serverPort);
+  await open('awake', other);
+  const crowd = await Promise.all(Array.from({ length: 30 }, () => connected()));
+  const ends = await Promise.all(
+    crowd.map(async (client) => {
+      client.write(sslRequest());
+      return Promise.race([
+        once(client, 'data').then(
+          () => 'served',
+          () => 'refused',
+        ),
+        once(client, 'close').then(() => 'refused'),
+      ]);
+    }),
+  );
+  expect(ends.filter((end) => end === 'served')).toHaveLength(11);
+  expect(await answerTo(await connected(other), sslRequest())).toBe('S');
+});
+
 test('clients without descriptors are refused, and end no session', async () => {
   descriptors.left = 5;
   await open('awake');

@@ -293,7 +293,9 @@ const RECOVERS = 'it still recovers from its WAL';
 function accept(relay: Open, client: Socket): void {
   client.on('error', () => undefined); // its end follows
   const { descriptors, sockets } = relay;
-  if (descriptors.left < DESCRIPTORS_OF_CLIENT) return void client.destroy();
+  // The clients of one service never take more than half: other services have clients too.
+  if (descriptors.left < Math.max(DESCRIPTORS_OF_CLIENT, sockets.size * DESCRIPTORS_OF_CLIENT))
+    return void client.destroy();
   descriptors.left -= DESCRIPTORS_OF_CLIENT;
   sockets.add(client);
   client.once('close', () => {
