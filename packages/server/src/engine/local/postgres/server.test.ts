@@ -1,5 +1,9 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { argumentsOfStart, startedBy } from './server.ts';
+import { instancePaths } from '../host/layout.ts';
+import { argumentsOfStart, startedBy, waitUntilReady } from './server.ts';
 import { sizeLabel } from '../../postgres/size-label.ts';
 
 test('the command line of a server says how it was started', () => {
@@ -18,4 +22,21 @@ test('a server of an older release was started without a request', () => {
 test('the order of libraries makes no other size', () => {
   expect(sizeLabel('shared', ['b', 'a'])).toBe('shared+a+b');
   expect(sizeLabel({ cpuMillis: 250, memoryGbs: 1 })).toBe('250m-1g');
+});
+
+test('a start that another process has stopped is not waited for', async () => {
+  const root = await mkdtemp(join(tmpdir(), 'howdah-server-'));
+  try {
+    const paths = instancePaths(root);
+    let state: string | null = null;
+    void waitUntilReady(paths, 3_600_000).then((seen) => (state = seen));
+    // The file must be read while it is there, and again after that.
+    while (state === null) {
+      await writeFile(paths.pidFile, String(process.pid));
+      await rm(paths.pidFile);
+    }
+    expect(state).toBe('ended');
+  } finally {
+    await rm(root, { recursive: true });
+  }
 });

@@ -244,7 +244,7 @@ async function observe(
             phase,
             start: startOf(server, spec),
             placed,
-            ...(isSingle(spec) && !isAtPort(found, spec) ? { elsewhere: true as const } : {}),
+            ...(isSingle(spec) && !isAtPort(found) ? { elsewhere: true as const } : {}),
           },
     silentMs: monitor.silentMs(key),
     owned: !isOurs || (await isOwned(machine, spec, marker)),
@@ -260,15 +260,12 @@ async function observe(
   };
 }
 
-/** Whether a server listens on the desired port, or it is not known yet. */
-function isAtPort(
-  { server, listen, relayView }: Pick<Found, 'server' | 'listen' | 'relayView'>,
-  { serverPort }: PlacedSpec,
-): boolean {
-  // A service that has no relay and wants none has one port all its life.
-  if (serverPort === undefined && relayView === null) return true;
-  return server?.port == null || server.port === listen.port;
-}
+/**
+ * Whether a server listens on the desired port, or it is not known yet. A relay that is gone may
+ * have left its server on the port behind it.
+ */
+const isAtPort = ({ server, listen }: Pick<Found, 'server' | 'listen'>): boolean =>
+  server?.port == null || server.port === listen.port;
 
 const NO_RELAY: Pick<Found, 'relay' | 'relayView'> = { relay: null, relayView: null };
 

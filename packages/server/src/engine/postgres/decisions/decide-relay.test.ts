@@ -26,7 +26,23 @@ const WAKING = {
   waitMs: 20,
 } as const;
 
-test.each<[string, PlacedSpec, Observation, Step]>([
+const RECOVERY = { id: 'restore', repository: null, at: null };
+const RECOVERED = maySleep({ isAsleep: true, mayStay: false }, { recovery: RECOVERY });
+const upgraded = (undo: boolean): PlacedSpec =>
+  maySleep(
+    { isAsleep: true, mayStay: false },
+    { upgrade: { id: 'upgrade', to: 18, undo, before: null } },
+  );
+type Row = [string, PlacedSpec, Observation, Step];
+
+/** Steps that need a server at rest. */
+const AT_REST: [string, PlacedSpec, Partial<Observation>][] = [
+  ['an upgrade', upgraded(false), { upgrade: 'asked' }],
+  ['the end of an upgrade', upgraded(false), { upgrade: 'made' }],
+  ['an undo', upgraded(true), { upgrade: 'asked' }],
+];
+
+test.each<Row>([
   ['a new one is made first', maySleep(), { ...NONE, templateReady: true }, { kind: 'clone' }],
   [
     'clients wait before its first start',
@@ -85,6 +101,83 @@ test.each<[string, PlacedSpec, Observation, Step]>([
     { ...DOWN, ...relay('awake') },
     { kind: 'closeRelay' },
   ],
+  [
+    'it is stopped, and a client comes before',
+    maySleep({ mayStay: false }, { power: 'paused' }),
+    { ...DOWN, ...relay('waking') },
+    WAKING,
+  ],
+  ['it loses its relay, and a client comes', spec(), { ...DOWN, ...relay('waking') }, WAKING],
+  [
+    'it is recovered, and a client comes before',
+    RECOVERED,
+    { ...DOWN, ...relay('waking'), recovered: false },
+    WAKING,
+  ],
+  [
+    'it is stopped while its server starts',
+    maySleep({}, { power: 'paused' }),
+    { ...WELL, ...relay('waking') },
+    stop('paused'),
+  ],
+  [
+    'a sleeper is stopped',
+    maySleep({ isAsleep: true }, { power: 'paused' }),
+    { ...DOWN, ...relay('asleep') },
+    { kind: 'closeRelay' },
+  ],
+  ...AT_REST.flatMap(([what, wanted, more]): Row[] => [
+    [`${what}: no client wakes it`, wanted, { ...DOWN, ...relay('asleep'), ...more }, open('held')],
+    [`${what}: awake a moment ago`, wanted, { ...DOWN, ...relay('awake'), ...more }, open('held')],
+    [`${what}: and no server`, wanted, { ...WELL, ...relay('asleep'), ...more }, open('held')],
+  ]),
+  [
+    'a restore: no client wakes it',
+    RECOVERED,
+    { ...DOWN, ...relay('asleep'), recovered: false },
+    open('held'),
+  ],
+  [
+    'its data is set aside',
+    RECOVERED,
+    { ...DOWN, ...relay('held'), recovered: false },
+    { kind: 'setAside', recovery: RECOVERY },
+  ],
+  [
+    'it gets a user of its own',
+    ASLEEP,
+    { ...DOWN, ...relay('asleep'), owned: false },
+    open('held'),
+  ],
+  [
+    'a stopped one gets a user of its own',
+    maySleep({}, { power: 'paused' }),
+    { ...DOWN, ...relay('asleep'), owned: false },
+    { kind: 'closeRelay' },
+  ],
+  [
+    'it is resized while a client wakes it',
+    maySleep({ mayStay: false }),
+    {
+      ...WELL,
+      server: { phase: 'ready', start: 'otherSettings', placed: true },
+      ...relay('waking'),
+    },
+    WAKING,
+  ],
+  [
+    'it is restarted while a client wakes it',
+    maySleep({ mayStay: false }),
+    { ...WELL, server: { phase: 'ready', start: 'restart', placed: true }, ...relay('waking') },
+    WAKING,
+  ],
+  [
+    'it loses its relay while a client wakes it',
+    spec(),
+    { ...elsewhere, ...relay('waking') },
+    WAKING,
+  ],
+  ['its relay is gone, its server is not', spec(), elsewhere, stop('to stay awake')],
   [
     'it recovers from its WAL',
     ASLEEP,

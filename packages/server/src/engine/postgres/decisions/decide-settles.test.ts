@@ -3,22 +3,32 @@ import { expect, test } from 'vitest';
 import type { Sleep } from '../../spec.ts';
 import { decide, KILL_AFTER_MS, type Observation, type Step } from './decide.ts';
 import { spec, PAUSED, POOLED, INSIDE, SPARE, FORK, pooler } from './decide.testing.ts';
+import type { PlacedSpec } from './placed-spec.ts';
 import { afterStep } from './simulate.ts';
 
 const UPGRADE = { id: 'upgrade', to: 18, undo: false, before: null };
-const maySleep = (more: Partial<Sleep>) =>
-  spec({ serverPort: 20009, sleep: { afterSeconds: 60, isAsleep: false, mayStay: true, ...more } });
+const maySleep = (more: Partial<Sleep>, rest: Partial<PlacedSpec> = {}) =>
+  spec({
+    serverPort: 20009,
+    sleep: { afterSeconds: 60, isAsleep: false, mayStay: true, ...more },
+    ...rest,
+  });
+const RECOVERY = { id: 'restore', repository: null, at: null };
 const anySpec = fc.constantFrom(
   spec(),
   maySleep({}),
   maySleep({ isAsleep: true }),
   maySleep({ isAsleep: true, mayStay: false }),
+  maySleep({ mayStay: false }, { power: 'paused' }),
+  maySleep({ mayStay: false }, { recovery: RECOVERY }),
+  maySleep({ mayStay: false }, { upgrade: UPGRADE }),
+  maySleep({ mayStay: false }, { upgrade: { ...UPGRADE, undo: true } }),
   PAUSED,
   SPARE,
   FORK,
   POOLED,
   INSIDE,
-  spec({ recovery: { id: 'restore', repository: null, at: null } }),
+  spec({ recovery: RECOVERY }),
   spec({ power: 'paused', pooler: { port: 20001 } }),
   spec({ upgrade: UPGRADE, pooler: { port: 20001 } }),
   spec({ upgrade: { ...UPGRADE, undo: true } }),
@@ -133,7 +143,8 @@ test('from any observed state, step by step, it settles in the desired state', (
         const mayBeStopped =
           wanted.power === 'paused' || (sleeps && wanted.sleep?.mayStay === true);
         const relay = { state: sleeps ? 'asleep' : 'awake', current: true };
-        expect(seen.relay).toEqual(wanted.serverPort === undefined ? null : relay);
+        const hasRelay = wanted.serverPort !== undefined && wanted.power === 'running';
+        expect(seen.relay).toEqual(hasRelay ? relay : null);
         if (mayBeStopped) expect(seen.server).toBeNull();
         else
           expect(seen).toMatchObject({
@@ -164,8 +175,25 @@ test('a provisioned service is never initialised again', () => {
       const { kind } = decide({ ...wanted, ...NOT_REPLACED }, seen);
       expect(['discard', 'makeTemplate', 'clone', 'fork', 'recover']).not.toContain(kind);
       if (wanted.power === 'running' && seen.directory !== 'ours')
-        expect(['refuse', 'stopPooler', 'closeRelay']).toContain(kind);
+        expect(['refuse', 'stopPooler', 'closeRelay', 'wait']).toContain(kind);
     }),
+  );
+});
+
+const AT_DATA = ['discard', 'clone', 'fork', 'setAside', 'recover', 'convert', 'exchange', 'own'];
+
+test('no client has a server started on data that a step replaces', () => {
+  fc.assert(
+    fc.property(anySpec, anyObservation, (wanted, seen) => {
+      const { kind } = decide(wanted, seen);
+      const state = seen.relay?.state ?? 'none';
+      if (seen.server === null && state === 'waking')
+        expect(['wait', 'stopPooler']).toContain(kind);
+      if (!AT_DATA.includes(kind)) return;
+      expect(state).not.toBe('asleep');
+      if (seen.server === null) expect(['held', 'none']).toContain(state);
+    }),
+    { numRuns: 2000 },
   );
 });
 

@@ -178,13 +178,13 @@ export const KILL_AFTER_MS = 20_000;
 
 /** Chooses the next step. Its parts are in the order of their urgency. */
 export function decide(spec: PlacedSpec, seen: Observation): Step {
-  return (
-    decideFirst(spec, seen) ??
-    decideOwnerOfPooler(seen) ??
+  const first = decideFirst(spec, seen) ?? decideOwnerOfPooler(seen) ?? waitForUnseenServer(seen);
+  if (first !== null) return first;
+  const step =
     decideReplaced(spec, seen) ??
     decideUpgrade(spec, seen) ??
-    (seen.server === null ? decideStopped(spec, seen) : decideRunning(spec, seen, seen.server))
-  );
+    (seen.server === null ? decideStopped(spec, seen) : decideRunning(spec, seen, seen.server));
+  return decideBeforeData(spec, seen, step) ?? step;
 }
 
 /**
@@ -212,6 +212,41 @@ export function decideFirst(
 /** The pooler runs as the user of the server. */
 function decideOwnerOfPooler({ pooler, owned }: Observation): Step | null {
   return pooler !== null && !owned ? { kind: 'stopPooler', why: OWN_WHY } : null;
+}
+
+/**
+ * The activator starts a server that cannot be seen yet. Until it can, nothing is done beside it:
+ * the data has one server, and a service that is stopped or deleted has none.
+ */
+function waitForUnseenServer({ server, relay }: Observation): Step | null {
+  return server === null && relay?.state === 'waking' ? WAKING : null;
+}
+
+/** Steps that make, move or replace data, or give it to another user. */
+const AT_DATA: ReadonlySet<Step['kind']> = new Set([
+  'discard',
+  'clone',
+  'fork',
+  'setAside',
+  'recover',
+  'convert',
+  'exchange',
+  'own',
+]);
+
+/**
+ * A client must not have a server started on data that a step replaces: its writes would be lost.
+ * Only a relay that is asleep starts a server. A relay that is awake without a server may have
+ * been seen later than the server was looked for. null: the step can be made.
+ */
+function decideBeforeData(
+  spec: PlacedSpec,
+  { relay, server }: Observation,
+  { kind }: Step,
+): Step | null {
+  if (relay === null || relay.state === 'held' || !AT_DATA.has(kind)) return null;
+  if (server !== null && relay.state !== 'asleep') return null;
+  return mustHaveRelay(spec) ? { kind: 'openRelay', state: 'held' } : { kind: 'closeRelay' };
 }
 
 /** Data that a requested restore replaces is set aside first; null: there is none. */
@@ -292,7 +327,6 @@ const mustHaveRelay = ({ serverPort, power }: PlacedSpec): boolean =>
 function decideAsleep(spec: PlacedSpec, seen: Observation): Step | null {
   if (!mustHaveRelay(spec)) return null;
   const { relay, provisioned, filesCurrent, certificateCurrent } = seen;
-  if (relay?.state === 'waking') return WAKING;
   const staysAsleep =
     spec.sleep?.mayStay === true &&
     provisioned &&
@@ -312,7 +346,6 @@ const WAKING: Step = {
 /** The step for the relay of a server that is ready; null: it is as desired. */
 function decideRelayOfReady(spec: PlacedSpec, { relay }: Observation): Step | null {
   if (!mustHaveRelay(spec)) return relay === null ? null : { kind: 'closeRelay' };
-  if (relay?.state === 'waking') return WAKING;
   return relay?.current === true && relay.state === 'awake'
     ? null
     : { kind: 'openRelay', state: 'awake' };
@@ -346,6 +379,9 @@ function decideRunning(
       waitMs: 500,
     };
   }
+  // The activator connects its clients first: a server that it has just started and that stops
+  // would leave them waiting, or refused.
+  if (seen.relay?.state === 'waking') return WAKING;
   // A server that could not be started again is not stopped.
   if (seen.notStartable !== null && !(seen.owned && server.placed && server.start === 'current'))
     return { kind: 'refuse', why: seen.notStartable };

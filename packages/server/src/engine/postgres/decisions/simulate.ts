@@ -69,12 +69,7 @@ export function afterStep(seen: Observation, step: Step): Observation {
     case 'closeRelay':
       return { ...seen, relay: null };
     case 'wait':
-      if (seen.relay?.state === 'waking')
-        return { ...seen, server: WELL.server, relay: { ...seen.relay, state: 'awake' } };
-      if (seen.server?.phase === 'ready') return { ...seen, silentMs: null };
-      return seen.server?.phase === 'starting'
-        ? { ...seen, server: { ...seen.server, phase: 'ready' } }
-        : { ...seen, ...NO_SERVER };
+      return afterWait(seen);
     case 'discard':
       return { ...seen, directory: 'absent' };
     case 'makeTemplate':
@@ -138,4 +133,22 @@ export function afterStep(seen: Observation, step: Step): Observation {
     case 'stop':
       return { ...seen, ...NO_SERVER };
   }
+}
+
+/** The observed state after a wait that ends well. */
+function afterWait(seen: Observation): Observation {
+  const { server, relay, directory } = seen;
+  if (relay?.state === 'waking') {
+    // Without data the activator starts no server.
+    if (directory !== 'ours') return { ...seen, relay: { ...relay, state: 'held' } };
+    return {
+      ...seen,
+      server: server === null ? WELL.server : { ...server, phase: 'ready' },
+      relay: { ...relay, state: 'awake' },
+    };
+  }
+  if (server?.phase === 'ready') return { ...seen, silentMs: null };
+  return server?.phase === 'starting'
+    ? { ...seen, server: { ...server, phase: 'ready' } }
+    : { ...seen, ...NO_SERVER };
 }
