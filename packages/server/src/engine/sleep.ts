@@ -20,9 +20,15 @@ export type Holder = Readonly<{
 
 export interface Sleeping {
   /**
-   * For how long nobody has sent anything to services that have no client now, in ms, by their ids.
+   * The services that may sleep and do not, by their ids: for how long nobody has sent anything to
+   * them, in ms; null: a client is there, or waits for the server. @throws EngineUnavailable
    */
-  idle(): Promise<ReadonlyMap<string, number>>;
+  awake(): Promise<ReadonlyMap<string, number | null>>;
+  /**
+   * Whether nothing in the server of a service keeps it awake. If so, the server writes what it
+   * has not written yet, so that its stop is short. @throws EngineUnavailable
+   */
+  prepare(id: string): Promise<boolean>;
   /**
    * Stops the server of a service that nobody has used for so long. Clients that come meanwhile
    * wait, and have it started again.

@@ -102,17 +102,18 @@ export async function readAwake(
   { key: id, region_code: region, doc }: ServiceDoc,
 ): Promise<Awake> {
   const service: Service = JSON.parse(doc);
-  const { auto_suspend_seconds = null, suspended = false, last_active_at } = service;
+  const { auto_suspend_seconds = null, suspended = false, last_active_at, status } = service;
   const { sleep } = regions.of(region).engine;
-  if (sleep === null || auto_suspend_seconds === null || suspended)
+  if (sleep === null || auto_suspend_seconds === null || suspended || status !== 'READY')
     return {
       auto_suspend_seconds,
       suspended,
       ...(last_active_at === undefined ? {} : { last_active_at }),
       held_by: [],
     };
-  const idleMs = (await sleep.idle()).get(id);
-  const lastActive = idleMs === undefined ? null : new Date(Date.now() - idleMs).toISOString();
+  const awake = await reachEngine(() => sleep.awake());
+  const idleMs = awake.get(id) ?? null;
+  const lastActive = idleMs === null ? null : new Date(Date.now() - idleMs).toISOString();
   return {
     auto_suspend_seconds,
     suspended,

@@ -73,6 +73,7 @@ export async function makeAllDue(db: Db, region: string): Promise<void> {
  * does not wait for the disk: a lease that is lost in a crash is taken again.
  *
  * @param region of the caller: every reconciler is notified of every service
+ * @param due `kept`: the holder does not reconcile; the service stays due when it was
  * @returns null: another reconciler has it, or the service is gone or in another region
  */
 export async function claimService(
@@ -80,13 +81,14 @@ export async function claimService(
   region: string,
   id: string,
   token: string,
+  due: 'reconciled' | 'kept' = 'reconciled',
 ): Promise<ServiceRow | null> {
   const claimed = await tx
     .updateTable('services')
     .set({
       lease_token: token,
       lease_until: sql<Date>`clock_timestamp() + ${`${LEASE_MS} ms`}::interval`,
-      due_at: null,
+      ...(due === 'kept' ? {} : { due_at: null }),
     })
     .where('id', '=', id)
     .where(isIn(region))

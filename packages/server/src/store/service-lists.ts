@@ -239,6 +239,17 @@ export async function listWhatMaySleep(db: Db, region: string): Promise<MaySleep
   );
 }
 
+/** Services of a region that were last seen asleep. */
+export async function listSuspended(db: Db, region: string): Promise<string[]> {
+  const rows = await db
+    .selectFrom('services')
+    .select('id')
+    .where(isIn(region))
+    .where('suspended_at', 'is not', null)
+    .execute();
+  return rows.map(({ id }) => id);
+}
+
 /** Services of a region whose servers accept connections. */
 export async function listAwakeServices(
   db: Db,

@@ -261,8 +261,10 @@ export async function waitUntilReady(
   let launched = 0;
   for (;;) {
     if ((await phaseOf(paths)) === 'ready') return 'ready';
-    // The pid file of a server that another process stops is removed.
-    launched = Number((await readOrNull(paths.pidFile)) ?? '0') || launched;
+    const noted = Number((await readOrNull(paths.pidFile)) ?? '0');
+    // Another process has stopped it, and removed its pid file.
+    if (noted === 0 && launched !== 0) return 'ended';
+    launched = noted;
     if (launched !== 0 && (await findProcess(launched)) === null) return 'ended';
     if (Date.now() > end) return launched === 0 ? 'ended' : 'starting';
     await sleep(pauseMs(begun));

@@ -1,4 +1,5 @@
 /** Puts servers to sleep that nobody uses, and says what keeps the others awake. */
+import type { Client } from 'pg';
 import { EngineUnavailable } from '../../engine.ts';
 import type { Holder, Sleeping } from '../../sleep.ts';
 import type { Local } from '../local.ts';
@@ -9,16 +10,33 @@ import { READER_ROLE } from '../../statements/session.ts';
 import { withSuperuserSession } from '../../postgres/sessions/superuser.ts';
 import { stopInstance } from '../topology/start-stop.ts';
 
+/**
+ * How long a checkpoint may take. A shutdown that writes as much would keep clients waiting until
+ * they are refused, or end in SIGKILL.
+ */
+const CHECKPOINT_MS = 60_000;
+
 export function createSleeping(local: Local): Sleeping {
   const { machine, topology } = local;
   const { relays } = topology.executor;
   return {
-    idle: async () =>
-      new Map(
-        (await relays.list())
-          .filter(({ state, clients }) => state === 'awake' && clients === 0)
-          .map(({ id, idleMs }) => [id, idleMs]),
-      ),
+    awake: async () => {
+      const views = await relays.list().catch(refuse);
+      return new Map(
+        views
+          .filter(({ state }) => state !== 'asleep')
+          .map(({ id, state, clients, idleMs }) => [
+            id,
+            state === 'awake' && clients === 0 ? idleMs : null,
+          ]),
+      );
+    },
+    prepare: (id) =>
+      inServer(local, id, CHECKPOINT_MS, async (session) => {
+        if ((await findHolders(session)).length > 0) return false;
+        await session.query('checkpoint');
+        return true;
+      }),
     fallAsleep: async ({ id }, idleMs) => {
       const paths = machine.layout.service(id);
       const server = await findServer(paths);
@@ -29,7 +47,10 @@ export function createSleeping(local: Local): Sleeping {
       return relays.sleep(id, turn);
     },
     holders: async (id) => {
-      const [holders, clients] = await Promise.all([holdersOf(local, id), relays.clients(id)]);
+      const [holders, clients] = await Promise.all([
+        holdersOf(local, id),
+        relays.clients(id).catch(refuse),
+      ]);
       const addresses = new Map(clients.map(({ serverPort, address }) => [serverPort, address]));
       return holders.map(({ port, ...holder }) => ({
         ...holder,
@@ -91,20 +112,36 @@ const USUAL_BACKENDS = [
   'standalone backend',
 ];
 
-async function holdersOf({ machine }: Local, id: string): Promise<Found[]> {
+const holdersOf = (local: Local, id: string): Promise<Found[]> =>
+  inServer(local, id, undefined, findHolders);
+
+async function findHolders(session: Client): Promise<Found[]> {
+  const { rows } = await session.query<Omit<Found, 'since'> & { since: Date | null }>(HOLDERS, [
+    OURS,
+    USUAL_BACKENDS,
+  ]);
+  return rows.map((row) => ({ ...row, since: row.since?.toISOString() ?? null }));
+}
+
+/** @param limitMs of a statement; undefined: as usual @throws EngineUnavailable */
+async function inServer<T>(
+  { machine }: Local,
+  id: string,
+  limitMs: number | undefined,
+  use: (session: Client) => Promise<T>,
+): Promise<T> {
   const paths = machine.layout.service(id);
   try {
     const where = { server: paths, port: await portOf(paths), name: 'howdah sleep' };
-    return await withSuperuserSession(where, async (session) => {
-      const { rows } = await session.query<Omit<Found, 'since'> & { since: Date | null }>(HOLDERS, [
-        OURS,
-        USUAL_BACKENDS,
-      ]);
-      return rows.map((row) => ({ ...row, since: row.since?.toISOString() ?? null }));
-    });
+    const limited = limitMs === undefined ? where : { ...where, limitMs };
+    return await withSuperuserSession(limited, use);
   } catch (error) {
-    throw new EngineUnavailable(error instanceof Error ? error.message : String(error), {
-      cause: error,
-    });
+    return refuse(error);
   }
+}
+
+/** @throws EngineUnavailable */
+function refuse(error: unknown): never {
+  const reason = error instanceof Error ? error.message : String(error);
+  throw new EngineUnavailable(reason, { cause: error });
 }
