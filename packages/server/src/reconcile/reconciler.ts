@@ -188,6 +188,8 @@ async function recordDeath({ store, region, log }: ReconcilerContext, id: string
     const locked = await lockService(tx, id);
     if (locked === null) return;
     const { service, operation } = locked;
+    // Nothing is to be repaired: the reconciler opens the endpoint of a sleeper again.
+    if (service.suspended_at !== null && operation === null) return;
     const mustRun =
       service.project_id !== null && operation === null && service.power === 'running';
     if (mustRun) await openRepair(tx, log, service);

@@ -46,7 +46,13 @@ export async function takeStep(context: ReconcilerContext, work: Work): Promise<
     return {
       did: work.steps.at(-1)?.name ?? null,
       detail: reason,
-      seen: { reachable: false, present: true, provisioned: false },
+      // Nothing was seen: a service that slept still sleeps.
+      seen: {
+        reachable: false,
+        present: true,
+        provisioned: false,
+        asleep: work.service.suspended_at !== null,
+      },
       outcome: 'failed',
       reason,
     };
