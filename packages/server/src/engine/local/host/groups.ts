@@ -257,6 +257,15 @@ export function readWritten(limits: Limits, id: string): number | null {
   }
 }
 
+/**
+ * The bytes of cached files that the kernel gives up first. Inside of a container, its own group is
+ * the root of the hierarchy.
+ */
+export const readReclaimable = (): number =>
+  numberIn('/sys/fs/cgroup/memory.stat', /^inactive_file (\d+)$/m) ??
+  numberIn('/sys/fs/cgroup/memory/memory.stat', /^total_inactive_file (\d+)$/m) ??
+  0;
+
 function numberIn(path: string, pattern: RegExp): number | null {
   const found = pattern.exec(textIn(path) ?? '')?.[1];
   return found === undefined ? null : Number(found);

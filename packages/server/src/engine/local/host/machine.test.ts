@@ -1,6 +1,12 @@
 import { totalmem } from 'node:os';
-import { expect, test } from 'vitest';
-import { coresOf, measureCapacity, capabilitiesFinding, whyRootCannot } from './machine.ts';
+import { expect, test, vi } from 'vitest';
+import {
+  coresOf,
+  measureCapacity,
+  measureMemory,
+  capabilitiesFinding,
+  whyRootCannot,
+} from './machine.ts';
 import { capabilitiesIn } from '../../../lib/kernel-capabilities.ts';
 
 test('a container has the part of the processors that its cgroup allows', () => {
@@ -19,6 +25,18 @@ test('this machine has at least a processor, and not more memory than it says', 
   expect(cpuMillis).toBeGreaterThan(0);
   expect(memoryBytes).toBeGreaterThan(0);
   expect(memoryBytes).toBeLessThanOrEqual(totalmem());
+});
+
+test('a container has the memory that its cgroup allows', () => {
+  const limitBytes = 64 * 1024 ** 2;
+  vi.spyOn(process, 'constrainedMemory').mockReturnValue(limitBytes);
+  try {
+    const { freeMemoryBytes, memoryBytes } = measureMemory();
+    expect(memoryBytes).toBe(limitBytes);
+    expect(freeMemoryBytes).toBeLessThanOrEqual(limitBytes);
+  } finally {
+    vi.restoreAllMocks();
+  }
 });
 
 const held = (digits: string) => capabilitiesIn(`Name:\tnode\nCapEff:\t${digits}\nSeccomp:\t0\n`);

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { mkdir, readdir, readlink, realpath, rm, stat, symlink } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
-import { availableParallelism, totalmem } from 'node:os';
+import { availableParallelism, freemem, totalmem } from 'node:os';
 import type { Capacity, Finding } from '@howdah/contract';
 import { probeCloneMethod } from './clone.ts';
 import { findProgram } from './daemon.ts';
@@ -23,7 +23,7 @@ import { attachImage, imagePaths } from './image.ts';
 import { findInstallations } from '../postgres/installations.ts';
 import { createLayout, type Layout } from './layout.ts';
 import { measureDiskRate } from './disk-rate.ts';
-import { diskOf } from './groups.ts';
+import { diskOf, readReclaimable } from './groups.ts';
 import { findLimits, probeLimits } from './limits.ts';
 import { createShares } from './shares.ts';
 import { probeNetworks } from '../network/networks.ts';
@@ -300,10 +300,18 @@ async function isOpenToOthers(path: string): Promise<boolean> {
 
 /** A container may have less than its machine. */
 export async function measureCapacity(): Promise<Capacity> {
-  const constrained = process.constrainedMemory();
-  const memoryBytes = constrained > 0 ? Math.min(totalmem(), constrained) : totalmem();
+  const { memoryBytes } = measureMemory();
   const cores = Math.min(availableParallelism(), (await coresOfContainer()) ?? Infinity);
   return { cpuMillis: Math.max(1, Math.round(cores * 1000)), memoryBytes };
+}
+
+/** The memory of this machine or its container, and how much of it is free. */
+export function measureMemory(): { freeMemoryBytes: number; memoryBytes: number } {
+  const constrained = process.constrainedMemory();
+  const memoryBytes = constrained > 0 ? Math.min(totalmem(), constrained) : totalmem();
+  // A container counts cached files as used: without them, it would be full after some hours.
+  const availableBytes = process.availableMemory() + readReclaimable();
+  return { freeMemoryBytes: Math.min(freemem(), memoryBytes, availableBytes), memoryBytes };
 }
 
 /**
