@@ -1,6 +1,7 @@
 /** `howdah lease take`: a command runs with copies of a service, which are gone after it. */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { HOWDAH, connectTo, type Installation } from '../../server/test/harness.ts';
 import { share } from '../../server/test/shared.ts';
@@ -16,6 +17,9 @@ beforeAll(async () => {
 });
 afterAll(async () => expect(await cloud?.destroy()).toEqual([]));
 
+/** A file that is no program. */
+const SOME_FILE = fileURLToPath(import.meta.url);
+
 const leases = async (): Promise<unknown[]> => {
   const { body } = await cloud.request('GET', '/leases');
   return Array.isArray(body) ? body : [];
@@ -24,11 +28,12 @@ const leases = async (): Promise<unknown[]> => {
 const none = () =>
   untilExpected('no lease is left', async () => expect(await leases()).toEqual([]));
 
-/** Begins a command that takes leases and prints a line. */
+/** Begins a command that takes leases and prints a line. No terminal sends it signals. */
 async function begin(...words: string[]): Promise<{ child: ChildProcess; line: string }> {
   const child = spawn(process.execPath, [HOWDAH, 'lease', 'take', ...words], {
     env: cloud.env,
     stdio: ['ignore', 'pipe', 'inherit'],
+    detached: true,
   });
   let line = '';
   child.stdout?.setEncoding('utf8').on('data', (text: string) => (line += text));
@@ -46,18 +51,70 @@ test('a command finds its copies in the environment, and they are gone when it f
   await none();
 });
 
-test('leases are extended while the command runs, and returned at a signal', async () => {
+test.each([
+  ['SIGTERM', 143],
+  ['SIGINT', 130],
+] as const)('leases are extended while the command runs, and returned at a %s', async (...of) => {
+  const [signal, code] = of;
   const words = ['parent', '--ttl', '3s', '--', 'sh', '-c', 'echo "$$"; exec sleep 1000'];
   const { child, line } = await begin(...words);
   const [first] = await leases();
   const endOf = (lease: unknown) => Date.parse(String(Object(lease).expires_at));
   await until('it has been extended', async () => endOf((await leases())[0]) > endOf(first));
-  child.kill('SIGTERM');
+  child.kill(signal);
   await once(child, 'exit');
-  expect(child.exitCode).toBe(143);
+  expect(child.exitCode).toBe(code);
   expect(() => process.kill(Number(line), 0)).toThrow('ESRCH');
   await none();
 });
+
+/** Counts the signals of the terminal, until it has another one by its runner. */
+const COUNTER = `
+  let count = 0;
+  process.on('SIGINT', () => console.log('interrupt ' + ++count));
+  process.on('SIGHUP', () => console.log('hangup'));
+  process.on('SIGTERM', () => console.log('interrupts: ' + count) ?? process.exit(0));
+  setInterval(() => undefined, 1e6);
+  console.log('runner ' + process.ppid + '.');`;
+
+test('Ctrl-C in a terminal reaches the command once', async () => {
+  const runs = `"$NODE" "$HOWDAH" lease take parent -- "$NODE" -e "$COUNTER" < ${SOME_FILE}`;
+  // The shell goes on: its end would be that of the terminal.
+  const words = ['--quiet', '--flush', '--command', `trap : INT; ${runs}; echo "code $?"`];
+  const child = spawn('script', [...words, '/dev/null'], {
+    env: { ...cloud.env, TERM: 'xterm', NODE: process.execPath, HOWDAH, COUNTER },
+    stdio: ['pipe', 'pipe', 'inherit'],
+  });
+  const closed = once(child, 'close');
+  let text = '';
+  child.stdout.setEncoding('utf8').on('data', (part: string) => (text += part));
+  const shown = (pattern: RegExp) => until(String(pattern), () => pattern.exec(text));
+  const runner = Number((await shown(/runner (\d+)\./))[1]);
+  // Two signals at the same time would be one.
+  process.kill(runner, 'SIGSTOP');
+  child.stdin.write('\u0003');
+  await shown(/interrupt 1/);
+  process.kill(runner, 'SIGCONT');
+  // The runner has had the signal of the terminal when it forwards others.
+  process.kill(runner, 'SIGHUP');
+  await shown(/hangup/);
+  process.kill(runner, 'SIGTERM');
+  await shown(/interrupts: 1\b[^]*code 0/);
+  await closed;
+  await none();
+});
+
+test.each(['no-such-xyz', SOME_FILE, `${SOME_FILE}/x`])(
+  'leases are returned if the command cannot be run: %s',
+  async (program) => {
+    const { code, stderr } = await cloud.cli('lease', 'take', 'parent', '--', program);
+    expect({ code, stderr }).toEqual({
+      code: 2,
+      stderr: expect.stringContaining(`${program} was not run: spawn`),
+    });
+    await none();
+  },
+);
 
 test('leases of a killed runner end by themselves', async () => {
   const { child, line } = await begin(

@@ -1,6 +1,6 @@
 /** `howdah lease`: copies of a service for tests are taken, kept by a command, and returned. */
 import { spawn, type ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { constants } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { HowdahError, NoAnswerError, type Schemas } from '@howdah/client';
@@ -227,6 +227,22 @@ function variablesFor(leases: readonly Lease[], ca: string | null): Variables {
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
 /**
+ * Whether Ctrl-C in a terminal reaches this program and its command. The standard input shows that
+ * only where Linux does not: a command may read a file, and yet be in the foreground.
+ */
+function isInForeground(): boolean {
+  try {
+    // PROC_PID_STAT(5): behind the name are the state, the parent, the group, the session, the
+    // terminal, and the group in its foreground.
+    const stat = readFileSync('/proc/self/stat', 'utf8');
+    const [, , group, , , foreground] = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+    return group === foreground;
+  } catch {
+    return process.stdin.isTTY;
+  }
+}
+
+/**
  * Runs a command with leases, which are extended while it runs and returned when it has ended.
  *
  * @returns its exit code, as a shell has it
@@ -241,12 +257,17 @@ async function runWith(
   const env = { ...process.env, ...variablesFor(leases, ca) };
   const ended = new AbortController();
   const keeping = keepExtending(connection, ids, keptSeconds, ended.signal);
-  const forwards = SIGNALS.map((signal) => [signal, () => child?.kill(signal)] as const);
-  // A signal from the terminal reaches the command as well: this program outlives it.
+  // Many commands stop at once at a second SIGINT.
+  const forwards = SIGNALS.map((signal) => {
+    const forward = (): void => {
+      if (signal !== 'SIGINT' || !isInForeground()) child?.kill(signal);
+    };
+    return [signal, forward] as const;
+  });
   for (const [signal, forward] of forwards) process.on(signal, forward);
   let child: ChildProcess | undefined;
   try {
-    child = spawn(program, args, { stdio: 'inherit', env });
+    child = start(program, args, env);
     return await exitCodeOf(program, child);
   } finally {
     ended.abort();
@@ -259,14 +280,28 @@ async function runWith(
   }
 }
 
-async function exitCodeOf(program: string, child: ChildProcess): Promise<number> {
-  const failed = once(child, 'error').then(([error]: unknown[]) => {
-    const why = error instanceof Error ? error.message : String(error);
-    throw new Failure(`${program} was not run: ${why}`, 'usage');
+const notRun = (program: string, { message }: Error): Failure =>
+  new Failure(`${program} was not run: ${message}`, 'usage');
+
+/** Starts a command. Some problems are thrown, others are events of the child. */
+function start(program: string, args: string[], env: NodeJS.ProcessEnv): ChildProcess {
+  try {
+    return spawn(program, args, { stdio: 'inherit', env });
+  } catch (error) {
+    throw error instanceof Error ? notRun(program, error) : error;
+  }
+}
+
+function exitCodeOf(program: string, child: ChildProcess): Promise<number> {
+  return new Promise((resolve, reject) => {
+    // A signal that was not sent is such an event as well.
+    child.on('error', (error) => {
+      if (child.pid === undefined) reject(notRun(program, error));
+    });
+    child.once('exit', (code, signal) =>
+      resolve(code ?? 128 + (signal === null ? 0 : constants.signals[signal])),
+    );
   });
-  await Promise.race([once(child, 'exit'), failed]);
-  const { exitCode, signalCode } = child;
-  return exitCode ?? 128 + (signalCode === null ? 0 : constants.signals[signalCode]);
 }
 
 /** Extends leases three times in their lifetime, until `ended`. */
