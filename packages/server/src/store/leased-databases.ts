@@ -101,22 +101,45 @@ export type DueDatabase = Readonly<{
   database: string;
   role: string;
   verifier: string;
-  isOver: boolean;
 }>;
+
+const IS_OVER = sql<boolean>`(state = 'returned' or leased_databases.expires_at <= now())`;
 
 /** The databases of servers of a region that run, which are to be made or dropped. */
 export async function listDueDatabases(db: Db, region: string): Promise<DueDatabase[]> {
-  const isOver = sql<boolean>`state = 'returned' or leased_databases.expires_at <= now()`;
   return db
     .selectFrom('services')
     .innerJoin('leased_databases', 'leased_databases.service_id', 'services.id')
     .select(['leased_databases.id', 'service_id as serviceId', 'database', 'role', 'verifier'])
-    .select(isOver.as('isOver'))
     .where(isIn(region))
     .where('services.status', '=', 'READY')
-    .where((where) => where.or([where('state', '=', 'asked'), isOver]))
+    .where((where) => where.or([where('state', '=', 'asked'), IS_OVER]))
     .orderBy('leased_databases.created')
     .execute();
+}
+
+/**
+ * Decides what must be done with a database, right before it is done: since the database was
+ * listed, its end may have been put off. After `drop` that is no longer possible.
+ *
+ * @returns null: nothing
+ */
+export async function claimDueDatabase(db: Db, id: string): Promise<'make' | 'drop' | null> {
+  const over = await db
+    .updateTable('leased_databases')
+    .set({ state: 'returned' })
+    .where('id', '=', id)
+    .where(IS_OVER)
+    .returning('id')
+    .executeTakeFirst();
+  if (over !== undefined) return 'drop';
+  const asked = await db
+    .selectFrom('leased_databases')
+    .select('id')
+    .where('id', '=', id)
+    .where('state', '=', 'asked')
+    .executeTakeFirst();
+  return asked === undefined ? null : 'make';
 }
 
 /** Records that a database is there, or why it is not. A returned database stays returned. */
