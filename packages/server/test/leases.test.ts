@@ -2,84 +2,26 @@
 import { createClient, type Schemas } from '@howdah/client';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { callerOf } from './harness-caller.ts';
-import { connectTo, type Installation } from './harness.ts';
-import { openMetadata } from './metadata.ts';
-import { share } from './shared.ts';
+import { connectTo } from './harness.ts';
+import {
+  cloud,
+  giveBack,
+  inLease,
+  listed,
+  params,
+  parentOf,
+  setUp,
+  take,
+  tearDown,
+  tidyUp,
+  warmForks,
+  type Lease,
+} from './leases-cloud.ts';
 import { until, untilExpected } from './until.ts';
 
-let cloud: Installation;
-let metadata: Awaited<ReturnType<typeof openMetadata>>;
-beforeAll(async () => {
-  cloud = await share();
-  metadata = await openMetadata(cloud.home);
-});
-afterEach(async () => {
-  await cloud.tidy();
-  // Without their parents, warm forks go.
-  await until('no fork is warm', async () => {
-    await cloud.round('warmForks');
-    return (await warmForks()).length === 0;
-  });
-});
-afterAll(async () => {
-  await metadata?.close();
-  expect(await cloud?.destroy()).toEqual([]);
-});
-
-type Lease = Schemas['Lease'];
-type Parent = { id: string; password: string };
-
-/** A service with a table of a hundred rows. */
-async function parentOf(name: string): Promise<Parent> {
-  const made = await cloud.create({ name, service_type: 'POSTGRES' });
-  const client = await connectTo(cloud, made, made.initial_password);
-  // An analysis by autovacuum is a commit, after which warm forks are replaced.
-  await client.query(
-    'create table items with (autovacuum_enabled = off) as select generate_series(1, 100) as id',
-  );
-  await client.end();
-  return { id: made.service_id, password: made.initial_password };
-}
-
-const params = () => ({ path: { project_id: cloud.projectId } });
-
-async function take(parent: Parent, body: Partial<Schemas['TakeLeases']> = {}): Promise<Lease[]> {
-  const { data } = await cloud.client.POST('/projects/{project_id}/leases', {
-    params: params(),
-    body: { from: parent.id, ...body },
-  });
-  return data?.leases ?? [];
-}
-
-const giveBack = (ids: readonly string[]) =>
-  cloud.request('POST', '/leases/return', { lease_ids: ids });
-
-async function listed(): Promise<Lease[]> {
-  const { data } = await cloud.client.GET('/projects/{project_id}/leases', { params: params() });
-  return data ?? [];
-}
-
-/** Runs a statement in a lease, as a test does. @returns the first column of its rows */
-async function inLease(lease: Lease, sql: string): Promise<unknown[]> {
-  const { role: user, database, initial_password: password = '' } = lease;
-  const client = await connectTo(cloud, lease, password, { user, database });
-  try {
-    const { rows } = await client.query<unknown[]>({ text: sql, rowMode: 'array' });
-    return rows.map(([first]) => first);
-  } finally {
-    await client.end();
-  }
-}
-
-/** The forks that wait for a lease. */
-const warmForks = () =>
-  metadata.db
-    .selectFrom('services')
-    .innerJoin('leased_servers', 'leased_servers.service_id', 'services.id')
-    .select(['services.id', 'services.reachable', 'leased_servers.committed'])
-    .where('services.project_id', 'is', null)
-    .where('services.deleting', '=', false)
-    .execute();
+beforeAll(setUp);
+afterEach(tidyUp);
+afterAll(tearDown);
 
 const untilWarm = (count: number) =>
   until(`${count} forks are warm`, async () => {
