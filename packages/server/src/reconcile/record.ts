@@ -8,7 +8,7 @@ import {
 import { backoffMs } from '../domain/service/backoff.ts';
 import { msUntilNotKept } from '../domain/service/move-progress.ts';
 import { msUntilRestoreIsOver, mustBeRemoved } from '../domain/service/removal.ts';
-import { upgradedWithout } from '../domain/service/upgrades.ts';
+import { upgradedWith, upgradedWithout } from '../domain/service/upgrades.ts';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { DRILL_STEP, type Verdict } from '../engine/engine.ts';
 import { forgetServers } from '../store/engine-records.ts';
@@ -49,11 +49,11 @@ const upgraded = ({
   if (power === 'paused') return {};
   const at = new Date().toISOString();
   // Nothing is left of the data of before.
-  if (reset !== undefined) return { upgrade: null, upgraded: { id, from: null, at, before: last } };
+  if (reset !== undefined)
+    return { upgrade: null, upgraded: upgradedWith(last, { id, from: null, at }) };
   if (undo || from === null)
     return { pg_version: to, upgrade: null, upgraded: upgradedWithout(last, id) };
-  const done = { id, from, at, before: last };
-  return { pg_version: to, upgrade: null, upgraded: done };
+  return { pg_version: to, upgrade: null, upgraded: upgradedWith(last, { id, from, at }) };
 };
 
 /** An aborted move ends beside operations, right after the one that has settled the service. */

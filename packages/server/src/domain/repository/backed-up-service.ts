@@ -15,7 +15,7 @@ import { Type } from 'typebox';
 import { Value } from 'typebox/value';
 import { stanzaOf } from '../../repository/stanzas.ts';
 import type { Upgraded } from '../service/row.ts';
-import { upgradesOf } from '../service/upgrades.ts';
+import { UPGRADES_MAX, upgradesOf } from '../service/upgrades.ts';
 
 /** A service of another installation. */
 export type BackedUpService = {
@@ -37,8 +37,6 @@ const LINE_MAX_CHARACTERS = 1_000_000;
 const CONTENTS_MAX_CHARACTERS = 1_000_000_000;
 /** More services than an installation has. */
 const SERVICES_MAX = 10_000;
-/** More upgrades than there are versions of PostgreSQL. */
-const UPGRADES_MAX = 32;
 
 const Id = Type.String({ pattern: '^[a-z0-9]{10}$' });
 

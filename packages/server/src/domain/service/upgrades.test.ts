@@ -1,6 +1,13 @@
 import { expect, test } from 'vitest';
 import type { ServiceRow, Upgraded } from './row.ts';
-import { presentUpgrades, upgradedWithout, upgradesOf, withDataOf } from './upgrades.ts';
+import {
+  presentUpgrades,
+  upgradedWith,
+  upgradedWithout,
+  upgradesOf,
+  UPGRADES_MAX,
+  withDataOf,
+} from './upgrades.ts';
 
 const FIRST: Upgraded = { id: 'first', from: 16, at: '2026-01-01T00:00:00.000Z', before: null };
 const SECOND: Upgraded = { id: 'second', from: 17, at: '2026-02-01T00:00:00.000Z', before: FIRST };
@@ -33,6 +40,24 @@ test('the data of a service is that of its last upgrade, or of one that is under
   expect(upgradedWithout(SECOND, 'next')).toEqual(SECOND);
   expect(upgradedWithout(FIRST, 'first')).toBeNull();
 });
+
+test.each([
+  ['resets', [], 0],
+  ['resets, of which the first one came after two upgrades', [FIRST, SECOND], 2],
+  ['resets since an older release recorded any number of them', manyResets(5000), 0],
+])('a thousand %s leave no more than are read', (_name, before, upgrades) => {
+  let last: Upgraded | null = null;
+  for (const one of before) last = { ...one, before: last };
+  for (let n = 0; n < 1000; n++) last = upgradedWith(last, { id: `r${n}`, from: null, at: null });
+  const ids = upgradesOf(row({ upgraded: last }));
+  expect(ids).toHaveLength(UPGRADES_MAX + 1);
+  const newest = Array.from({ length: UPGRADES_MAX - upgrades }, (_, n) => `r${999 - n}`);
+  expect(ids).toEqual([...newest, ...['second', 'first'].slice(2 - upgrades), null]);
+});
+
+function manyResets(count: number): Upgraded[] {
+  return Array.from({ length: count }, (_, n) => ({ id: `old${n}`, from: null, at: null }));
+}
 
 test('a service whose newest data is in no repository is again what it was before', () => {
   const nowMs = Date.parse('2026-03-01T00:00:00.000Z');

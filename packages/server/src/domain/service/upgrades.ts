@@ -6,11 +6,33 @@ import type { ServiceChange, ServiceRow, Upgraded } from './row.ts';
 
 type Upgrades = Pick<ServiceRow, 'upgrade' | 'upgraded'>;
 
+/** The most upgrades and resets of a service that are known: more than it has major versions. */
+export const UPGRADES_MAX = 32;
+
 const LOST = 'its data was lost meanwhile, and came back as it was before';
 
 /** The last upgrade and those before it, each of which may be undone when those after it are. */
 function upgradesUpTo(last: Upgraded | null): Upgraded[] {
-  return last === null ? [] : [last, ...upgradesUpTo(last.before ?? null)];
+  const found: Upgraded[] = [];
+  for (let one = last; one !== null; one = one.before ?? null) found.push(one);
+  return found;
+}
+
+/**
+ * The last upgrade of a service after another one, or a reset, is done. A service may be reset for
+ * each run of a test: the oldest resets are forgotten, of whose data nothing is left.
+ */
+export function upgradedWith(last: Upgraded | null, done: Omit<Upgraded, 'before'>): Upgraded {
+  const before = upgradesUpTo(last);
+  while (before.length >= UPGRADES_MAX) {
+    const oldest = before.findLastIndex(({ from }) => from === null);
+    // -1, where none is a reset, is the oldest upgrade.
+    before.splice(oldest, 1);
+  }
+  const earlier = before.reduceRight<Upgraded | null>((older, one) => {
+    return { ...one, before: older };
+  }, null);
+  return { ...done, before: earlier };
 }
 
 /** The last upgrade of a service when one of them is undone. */
@@ -49,11 +71,11 @@ export function withDataOf(
   const earlier = upgradesUpTo(upgraded).find(({ id }) => id === upgradeId) ?? null;
   const isUnderWay = upgrade !== null && upgrade.problem === null;
   if (isUnderWay && upgradeId === upgrade.id && earlier === null) {
-    const done = { id: upgrade.id, before: upgraded, at: new Date(nowMs).toISOString() };
+    const done = { id: upgrade.id, at: new Date(nowMs).toISOString() };
     return {
       pg_version: major,
       upgrade: null,
-      upgraded: from === null ? null : { ...done, from },
+      upgraded: from === null ? null : upgradedWith(upgraded, { ...done, from }),
     };
   }
   // An undo has what it was asked for unless the data of its upgrade comes back.
