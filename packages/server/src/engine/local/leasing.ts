@@ -1,6 +1,6 @@
 /** The facts that leases need: the commits of their parents, and the memory of the machine. */
 import { EngineUnavailable, type Leasing } from '../engine.ts';
-import { NoAnswer } from '../postgres/sessions/monitor.ts';
+import type { Monitored } from '../postgres/sessions/monitor.ts';
 import { MAINTENANCE_DATABASE } from '../postgres/roles.ts';
 import {
   dropLeasedDatabase,
@@ -22,6 +22,25 @@ const COMMITTED = 'select pg_current_snapshot()::text as committed';
 /** A copy of a database that takes longer is begun again: longer than any that a test waits for. */
 const COPY_WITHIN_MS = 3_600_000;
 
+/**
+ * Asks the server with a key.
+ *
+ * @throws EngineUnavailable for each error: a server that stops ends the session with one of
+ *   PostgreSQL, and leases of other services go on
+ */
+export async function askServer(
+  monitor: Pick<Monitored, 'query'>,
+  key: string,
+  text: string,
+): Promise<{ committed?: string | null }[]> {
+  try {
+    return await monitor.query(key, text);
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new EngineUnavailable(reason, { cause: error });
+  }
+}
+
 export function createLeasing(local: Pick<Local, 'machine' | 'topology'>): Leasing {
   const {
     machine: { layout },
@@ -31,18 +50,12 @@ export function createLeasing(local: Pick<Local, 'machine' | 'topology'>): Leasi
     (id: string): InDatabase =>
     (database, work) =>
       atPrimary(local, id, work, { database, limitMs: COPY_WITHIN_MS });
-  const ask = async (id: string, text: string): Promise<{ committed?: string }[]> => {
-    try {
-      return await monitor.query(memberKey(id, layout.primaryOf(id)), text);
-    } catch (error) {
-      if (!(error instanceof NoAnswer)) throw error;
-      throw new EngineUnavailable(error.message, { cause: error });
-    }
-  };
+  const ask = (id: string, text: string) =>
+    askServer(monitor, memberKey(id, layout.primaryOf(id)), text);
   return {
     committed: async (id) => {
       const [row] = await ask(id, COMMITTED);
-      if (row?.committed === undefined) throw new EngineUnavailable('it answered without a row');
+      if (row?.committed == null) throw new EngineUnavailable('it answered without a row');
       return row.committed;
     },
     setUnusedPassword: async (id, verifier) => {
