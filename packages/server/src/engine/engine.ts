@@ -468,8 +468,9 @@ export type LeasedDatabase = Readonly<{ database: string; role: string; verifier
 /** Copies of services that are taken for tests. */
 export interface Leasing {
   /**
-   * Names the transactions of a running service that have ended: as long as it is the same, so is
-   * the data.
+   * Names the transactions of a running service that have ended, and the start of its server: as
+   * long as the text is the same, so is the data. Transactions of data that was replaced or lost
+   * can have the same numbers.
    *
    * @throws EngineUnavailable
    */
