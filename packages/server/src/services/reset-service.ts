@@ -5,6 +5,7 @@ import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import type { Region } from '../engine/regions.ts';
 import type { Origin } from '../engine/spec.ts';
 import { newId } from '../lib/ids.ts';
+import { isShared } from '../store/leased-servers.ts';
 import type { ServicePlace } from '../store/service-documents.ts';
 import { readService } from '../store/services.ts';
 import type { Db, Tx } from '../store/tables.ts';
@@ -83,7 +84,8 @@ async function parentOrRefuse(
 ): Promise<ServiceRow> {
   const row = service.origin === null ? null : await readService(db, service.origin.parent);
   const parent = row?.project_id === projectId ? row : null;
-  const why = whyNotReset(service, parent === null ? null : { ...parent, usedGb }, isNow);
+  const asked = { ...service, isShared: await isShared(db, service.id) };
+  const why = whyNotReset(asked, parent === null ? null : { ...parent, usedGb }, isNow);
   if (why !== null || parent === null) throw refused(why ?? NO_FORK);
   return parent;
 }

@@ -111,6 +111,16 @@ export async function noteShared(tx: Tx, id: string, committed: string | null): 
     .execute();
 }
 
+/** Whether a service has databases that are leases, in place of being one. */
+export async function isShared(db: Db, id: string): Promise<boolean> {
+  const row = await db
+    .selectFrom('leased_servers')
+    .select('is_shared')
+    .where('service_id', '=', id)
+    .executeTakeFirst();
+  return row?.is_shared === true;
+}
+
 // How many leases of a service there are.
 
 /** Records that leases of a locked service were taken. */

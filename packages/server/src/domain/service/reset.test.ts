@@ -3,6 +3,7 @@ import { whyNotReset, type Resettable, type ResetParent } from './reset.ts';
 
 const SERVICE: Resettable = {
   id: 'fork',
+  isShared: false,
   name: 'try',
   origin: { parent: 'origin', strategy: 'NOW', targetTime: null },
   pg_version: 18,
@@ -34,6 +35,7 @@ test('a fork whose parent is there can be reset', () => {
 
 test.each<[string, Partial<Resettable>, Partial<ResetParent> | null, RegExp]>([
   ['is no fork', { origin: null }, {}, /no fork.*howdah service fork/],
+  ['has databases of leases', { isShared: true }, {}, /leases have.*lease take origin --reset/],
   ['has an upgrade under way', { upgrade: UPGRADE }, {}, /being replaced already/],
   [
     'is being restored',

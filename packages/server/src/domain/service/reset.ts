@@ -2,7 +2,10 @@
 import { ALLOWED, refusal } from '@howdah/contract';
 import type { ServiceRow } from './row.ts';
 
-/** The facts of a service that decide whether it can be reset. */
+/**
+ * The facts of a service that decide whether it can be reset. `isShared`: whether it has databases
+ * that are leases.
+ */
 export type Resettable = Pick<
   ServiceRow,
   | 'id'
@@ -14,7 +17,7 @@ export type Resettable = Pick<
   | 'region_code'
   | 'storage_gb'
   | 'upgrade'
->;
+> & { readonly isShared: boolean };
 
 /** The facts of its parent. `usedGb`: the disk space of its data. */
 export type ResetParent = Pick<
@@ -39,12 +42,19 @@ export function whyNotReset(
 }
 
 function whyNotItself({
+  isShared,
   origin,
   read_replica_sets: sets,
   recovery,
   upgrade,
 }: Resettable): string | null {
   if (origin === null) return NO_FORK;
+  if (isShared)
+    return (
+      'leases have databases in it, which a reset would drop; howdah lease return LEASE returns ' +
+      `one, and howdah lease take ${origin.parent} --reset database has the data that its parent ` +
+      'has now'
+    );
   if (sets.length > 0)
     return (
       'its read replica sets follow its present data: ' +
