@@ -2,6 +2,7 @@
  * The SQL of leases: the forks that are kept warm for them, and those that are taken. The leases of
  * reconcilers are in `leases.ts`.
  */
+import { isId } from '@howdah/contract';
 import { sql } from 'kysely';
 import type { LeaseDemand } from '../domain/service/lease.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
@@ -205,12 +206,14 @@ export async function isWarm(tx: Tx, id: string): Promise<boolean> {
 
 // Leases, as users see them.
 
-/** The leases with these ids, of a project. */
+/** The leases with these ids, of a project. PostgreSQL takes no text with a zero byte. */
 export async function readLeases(
   db: Db,
   projectId: string,
-  ids: readonly string[],
+  asked: readonly string[],
 ): Promise<LeaseRow[]> {
+  const ids = asked.filter(isId);
+  if (ids.length === 0) return [];
   return db
     .selectFrom('leases')
     .selectAll()
