@@ -1,6 +1,7 @@
 /** The SQL of leases that are databases in a server which they share. */
 import { sql } from 'kysely';
 import type { ServiceRow } from '../domain/service/row.ts';
+import { MAY_BE_SHARED } from './leased-servers.ts';
 import { isIn } from './predicates.ts';
 import type { Db, Tx } from './tables.ts';
 
@@ -32,8 +33,8 @@ export async function insertLeasedDatabases(
 const notifyLeases = (tx: Tx) => sql`select pg_notify('howdah_leases', '')`.execute(tx);
 
 /**
- * Locks the shared server of a service that has all that was committed there; null: there is none.
- * Callers have locked the service.
+ * Locks the shared server of a service that has all that was committed there, and is as private;
+ * null: there is none. Callers have locked the service.
  */
 export async function lockShared(
   tx: Tx,
@@ -52,6 +53,7 @@ export async function lockShared(
     .where('leased_servers.parent_id', '=', parentId)
     .where('leased_servers.is_shared', '=', true)
     .where('leased_servers.committed', '=', committed)
+    .where(MAY_BE_SHARED)
     .orderBy('services.created', 'desc')
     .limit(1)
     .forUpdate('services')

@@ -9,13 +9,20 @@ import type { ServiceRow } from '../domain/service/row.ts';
 import { isForLeases, isIn } from './predicates.ts';
 import type { Db, LeaseRow, Tx } from './tables.ts';
 
-/** A fork has what its parent has now, and takes what its parent takes. */
-const IS_LIKE_PARENT = sql<boolean>`exists (
-  select from services p where p.id = leased_servers.parent_id and p.vpc_id is null
-    and p.allow_list_id is null
-    and (p.pg_version, p.addons, p.preload, p.cpu_millis, p.memory_gbs, p.storage_gb, p.cpu_bound)
-      is not distinct from (services.pg_version, services.addons, services.preload,
-        services.cpu_millis, services.memory_gbs, services.storage_gb, services.cpu_bound))`;
+/** A fork is as private as its parent is now, and has and takes what its parent does. */
+const isLikeParent = (storage: '=' | '<=') => sql<boolean>`exists (
+  select from services p where p.id = leased_servers.parent_id
+    and p.storage_gb ${sql.raw(storage)} services.storage_gb
+    and (p.vpc_id, p.allow_list_id, p.pg_version, p.addons, p.preload, p.cpu_millis, p.memory_gbs,
+        p.cpu_bound)
+      is not distinct from (services.vpc_id, services.allow_list_id, services.pg_version,
+        services.addons, services.preload, services.cpu_millis, services.memory_gbs,
+        services.cpu_bound))`;
+
+const IS_LIKE_PARENT = isLikeParent('=');
+
+/** A server that leases share may have got more storage for them. */
+export const MAY_BE_SHARED = isLikeParent('<=');
 
 /** Records that a new fork is for leases. @param committed null: it is taken at once */
 export async function insertLeasedServer(
