@@ -17,7 +17,7 @@ import { protectionOfRow } from '../domain/service/spec.ts';
 import { EngineUnavailable } from '../engine/engine.ts';
 import type { Region } from '../engine/regions.ts';
 import { noteDemand, readLeases } from '../store/leased-servers.ts';
-import { extendLeasedDatabases, returnLeasedDatabases } from '../store/leased-databases.ts';
+import { returnLeasedDatabases } from '../store/leased-databases.ts';
 import { makeDue } from '../store/leases.ts';
 import { beginOperation } from '../store/operations.ts';
 import { changeService, lockService, readPlace, type LockedService } from '../store/services.ts';
@@ -25,7 +25,7 @@ import type { Db, LeaseRow, Tx } from '../store/tables.ts';
 import { amendAnswer, makeChange, type Caller } from './change.ts';
 import { ANSWER_WITHIN_MS } from './completion.ts';
 import type { ControlContext } from './control-context.ts';
-import { takeDatabases } from './leased-databases.ts';
+import { extendDatabases, takeDatabases } from './leased-databases.ts';
 import { newSecret, requesterOf, takeForks, type Secret } from './leased-forks.ts';
 import { refuseByRole, refuseUnconfirmed } from './permissions.ts';
 import { refuseFullDisk } from './room.ts';
@@ -180,14 +180,12 @@ export function extendLeases(
     const { databases, services } = await lockLeases(tx, caller, ids);
     const nowMs = Date.now();
     for (const { service, operation, isShared } of services) {
+      if (isShared) continue;
       const lifetime = changedLifetime(caller, service, { ttl_seconds }, nowMs);
-      const end = lifetime.expires_at;
-      const isLater = end === null || service.expires_at === null || end > service.expires_at;
-      // The other leases in it may end later.
-      if (isShared && !isLater) continue;
       await changeService(tx, service, { ...lifetime, expiry_warning_at: null }, operation);
     }
-    await extendLeasedDatabases(tx, databases, new Date(nowMs + ttl_seconds * 1000));
+    const servers = services.filter(({ isShared }) => isShared);
+    await extendDatabases(tx, caller, { databases, servers }, ttl_seconds, nowMs);
     return answerOf(await readLeases(tx, caller.projectId, ids));
   });
 }
@@ -211,7 +209,8 @@ export function returnLeases(
       await changeService(tx, service, { ...request, ...ending }, next);
       await makeDue(tx, service.id);
     }
-    await returnLeasedDatabases(tx, databases);
+    const ended = databases.map(({ id }) => id);
+    await returnLeasedDatabases(tx, ended);
     return answerOf(before);
   });
 }
@@ -232,14 +231,14 @@ type LeasedService = LockedService & { isShared: boolean };
 /**
  * Locks the services of leases that have not ended, each after the other in the order of their ids.
  *
- * @returns `databases`: the ids of the leases that are databases
+ * @returns `databases`: the leases that are databases
  * @throws ApiError FORBIDDEN where the key may not change one of them
  */
 async function lockLeases(
   tx: Tx,
   caller: Caller,
   ids: readonly string[],
-): Promise<{ databases: string[]; services: LeasedService[] }> {
+): Promise<{ databases: LeaseRow[]; services: LeasedService[] }> {
   const rows = await readLeases(tx, caller.projectId, ids);
   for (const { id, created_by: maker } of rows)
     if (caller.forkOnly && maker !== caller.publicKey)
@@ -254,7 +253,7 @@ async function lockLeases(
     if (found === null || found.service.deleting) continue;
     services.push({ ...found, isShared: rows.every((row) => row.id !== id) });
   }
-  const databases = rows.flatMap(({ id, reset }) => (reset === 'database' ? [id] : []));
+  const databases = rows.filter(({ reset }) => reset === 'database');
   return { databases, services };
 }
 

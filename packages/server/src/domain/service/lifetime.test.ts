@@ -2,6 +2,8 @@ import type { Role } from '@howdah/contract';
 import { describe, expect, test } from 'vitest';
 import {
   changedLifetime,
+  endOfLease,
+  laterEnd,
   lifetimeOfNew,
   lifetimeOfRestored,
   lifetimeOfTag,
@@ -140,5 +142,19 @@ describe('a change of a lifetime', () => {
     expect(change(body, { service: own }).purge_on_expiry).toBe(true);
     const admin = { ...keyWith(), role: 'admin' as Role };
     expect(change(body, { key: admin }).purge_on_expiry).toBe(true);
+  });
+});
+
+describe('the end of a server that leases share', () => {
+  test('is that of its last lease, and a server without one gets none', () => {
+    expect(laterEnd(after(60), after(90))).toEqual(after(90));
+    expect(laterEnd(after(60), after(60))).toBeNull();
+    expect(laterEnd(after(60), after(30))).toBeNull();
+    expect(laterEnd(null, after(60))).toBeNull();
+  });
+
+  test('stays within the bound of the key that extends one of them', () => {
+    expect(endOfLease(BOUND, 2 * HOUR_S, NOW)).toEqual(after(2 * HOUR_S));
+    expect(() => endOfLease(BOUND, 3 * HOUR_S, NOW)).toThrow(/7200/);
   });
 });

@@ -173,6 +173,26 @@ export function changedLifetime(
 }
 
 /**
+ * The end of a server that leases share when one of them gets another end. The others may end
+ * later, and no lease gives an end to a server that has none.
+ *
+ * @param end of the lease
+ * @returns null: it stays as it is
+ */
+export const laterEnd = (before: Date | null, end: Date): Date | null =>
+  before !== null && end > before ? end : null;
+
+/** The end of a lease that is extended. @throws ApiError FORBIDDEN beyond the bounds of the key */
+export function endOfLease(
+  { bounds }: Pick<Setter, 'bounds'>,
+  ttlSeconds: number,
+  nowMs: number,
+): Date {
+  endOrRefuse(bounds, { ttl_seconds: ttlSeconds }, nowMs);
+  return new Date(nowMs + ttlSeconds * 1000);
+}
+
+/**
  * Refuses an end with a purge to a key that may only delete what can be restored: one that did not
  * make the service. A later end of what is purged anyway takes nothing away.
  */
