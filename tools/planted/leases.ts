@@ -3,6 +3,7 @@ import type { Plant } from './plant.ts';
 
 const SERVER = 'packages/server/src';
 const TESTS = 'packages/server/test/leases.test.ts';
+const FAULTS = 'packages/server/test/leases-faults.test.ts';
 
 export const LEASE_PLANTS: readonly Plant[] = [
   {
@@ -56,5 +57,45 @@ export const LEASE_PLANTS: readonly Plant[] = [
       },
     ],
     caughtBy: { gate: 'A', tests: [{ file: TESTS, name: 'shared server' }] },
+  },
+  {
+    name: 'lease-less-private',
+    breaks: ['fork'],
+    effect:
+      'a lease is in a server that clients reach whom the allow list of its service keeps out',
+    edits: [
+      {
+        file: `${SERVER}/store/leased-databases.ts`,
+        from: '    .where(MAY_BE_SHARED)\n',
+        to: '    .where(sql<boolean>`${MAY_BE_SHARED} is not null`)\n',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: FAULTS, name: 'as private' }] },
+  },
+  {
+    name: 'lease-of-lost-data',
+    breaks: ['fork'],
+    effect: 'a lease has data that its service had before a reset',
+    edits: [
+      {
+        file: `${SERVER}/engine/local/leasing.ts`,
+        from: " || ' ' || extract(epoch from backend_start)\n",
+        to: '\n',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: FAULTS, name: 'before a reset' }] },
+  },
+  {
+    name: 'lease-of-others-shortened',
+    breaks: ['keys and roles', 'purge'],
+    effect: 'a developer has the lease of another key end at once',
+    edits: [
+      {
+        file: `${SERVER}/services/leased-databases.ts`,
+        from: '  for (const lease of databases) refuseSooner(caller, lease, end);\n',
+        to: '',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: FAULTS, name: 'and ends no other' }] },
   },
 ];

@@ -7,7 +7,7 @@ import { share } from './shared.ts';
 import { until } from './until.ts';
 
 export let cloud: Installation;
-let metadata: Awaited<ReturnType<typeof openMetadata>>;
+export let metadata: Awaited<ReturnType<typeof openMetadata>>;
 
 export async function setUp(): Promise<void> {
   cloud = await share();
@@ -29,7 +29,7 @@ export async function tearDown(): Promise<void> {
 }
 
 export type Lease = Schemas['Lease'];
-type Parent = { id: string; password: string };
+export type Parent = { id: string; password: string };
 
 /** A service with a table of a hundred rows. */
 export async function parentOf(name: string): Promise<Parent> {

@@ -481,6 +481,8 @@ export interface Leasing {
    * @throws EngineUnavailable
    */
   setUnusedPassword(id: string, verifier: string): Promise<void>;
+  /** The size of the database of a running service. @throws EngineUnavailable */
+  databaseBytes(id: string): Promise<number>;
   /**
    * Makes a database with the data of the service, and a role that can reach only it. Parts
    * that are there already are used.

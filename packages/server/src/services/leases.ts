@@ -25,7 +25,7 @@ import type { Db, LeaseRow, Tx } from '../store/tables.ts';
 import { amendAnswer, makeChange, type Caller } from './change.ts';
 import { ANSWER_WITHIN_MS } from './completion.ts';
 import type { ControlContext } from './control-context.ts';
-import { extendDatabases, takeDatabases } from './leased-databases.ts';
+import { extendDatabases, readDatabaseGb, takeDatabases } from './leased-databases.ts';
 import { newSecret, requesterOf, takeForks, type Secret } from './leased-forks.ts';
 import { refuseByRole, refuseUnconfirmed } from './permissions.ts';
 import { refuseFullDisk } from './room.ts';
@@ -52,14 +52,17 @@ export async function takeLeases(
   const region = await regionOfParent(context, caller, body.from);
   const committed = await committedIn(region, body.from);
   await refuseFullDisk(region, 'leases');
+  const databaseGb = body.reset === 'database' ? await readDatabaseGb(region, body.from) : null;
   const secrets = await Promise.all(Array.from({ length: body.count ?? 1 }, newSecret));
   const ttlSeconds = body.ttl_seconds ?? defaultLeaseTtl(caller.bounds);
   const taken = new Map<string, Secret>();
   await makeChange(store, caller, async (tx) => {
     const parent = await lockParent(context, tx, caller, region, body);
     const of = { parent, committed, secrets, ttlSeconds };
-    const take = body.reset === 'database' ? takeDatabases : takeForks;
-    const ids = await take(tx, region, caller, of);
+    const ids =
+      databaseGb === null
+        ? await takeForks(tx, region, caller, of)
+        : await takeDatabases(tx, region, caller, { ...of, databaseGb });
     for (const [n, secret] of secrets.entries()) taken.set(ids[n] ?? '', secret);
     await noteDemand(tx, parent.id, committed);
     return answerOf(await readLeases(tx, caller.projectId, [...taken.keys()]), taken);

@@ -1,5 +1,12 @@
 import { expect, test } from 'vitest';
-import { defaultLeaseTtl, isIdle, roomForWarm, warmFor, type LeaseRoom } from './lease.ts';
+import {
+  defaultLeaseTtl,
+  isIdle,
+  roomForWarm,
+  storageGbOfDatabases,
+  warmFor,
+  type LeaseRoom,
+} from './lease.ts';
 
 const MINUTE_MS = 60_000;
 const NOW_MS = Date.parse('2026-01-31T12:00:00Z');
@@ -33,6 +40,10 @@ test.each([
   ['and asks for all back on a full disk', { diskUsedPercent: 97 }, -Infinity],
 ])('a machine has room %s', (_name, more: Partial<LeaseRoom>, room) => {
   expect(roomForWarm({ ...ROOMY, ...more })).toBe(room);
+});
+
+test('databases take their space beside the one that they are copies of, and its template', () => {
+  expect(storageGbOfDatabases(20, 2)).toBe(44);
 });
 
 test('a lease ends after ten minutes, or as its key has it', () => {

@@ -56,6 +56,13 @@ export function roomForWarm(room: LeaseRoom): number {
   return Math.min(byMemory, byPorts);
 }
 
+/**
+ * The disk space of a server with so many databases that are leases, in gigabytes: the database
+ * that it has as a fork, and the copy that all others are made of, are beside them.
+ */
+export const storageGbOfDatabases = (count: number, databaseGb: number): number =>
+  (count + 2) * databaseGb;
+
 /** The lifetime of a lease that is taken without one, within the bounds of its key. */
 export const defaultLeaseTtl = ({ serviceTtlSeconds, maxTtlSeconds }: KeyBounds): number =>
   Math.min(LEASE_TTL_SECONDS, serviceTtlSeconds ?? Infinity, maxTtlSeconds ?? Infinity);

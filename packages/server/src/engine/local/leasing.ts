@@ -1,4 +1,5 @@
 /** The facts that leases need: the commits of their parents, and the memory of the machine. */
+import { DATABASE_NAME } from '@howdah/contract';
 import { EngineUnavailable, type Leasing } from '../engine.ts';
 import type { Monitored } from '../postgres/sessions/monitor.ts';
 import { MAINTENANCE_DATABASE } from '../postgres/roles.ts';
@@ -21,6 +22,8 @@ import { atPrimary } from './primary-session.ts';
 const COMMITTED = `select pg_current_snapshot()::text || ' ' || extract(epoch from backend_start)
     as committed
   from pg_stat_activity where backend_type = 'checkpointer'`;
+
+const DATABASE_BYTES = 'select pg_database_size($1)::float8 as bytes';
 
 /** A copy of a database that takes longer is begun again: longer than any that a test waits for. */
 const COPY_WITHIN_MS = 3_600_000;
@@ -64,6 +67,11 @@ export function createLeasing(local: Pick<Local, 'machine' | 'topology'>): Leasi
     setUnusedPassword: async (id, verifier) => {
       await ask(id, alterPassword(verifier));
     },
+    databaseBytes: (id) =>
+      atPrimary(local, id, async (client) => {
+        const { rows } = await client.query<{ bytes: number }>(DATABASE_BYTES, [DATABASE_NAME]);
+        return rows[0]?.bytes ?? 0;
+      }),
     makeDatabase: (id, made) => makeLeasedDatabase(sessionsIn(id), MAINTENANCE_DATABASE, made),
     dropDatabase: (id, dropped) =>
       dropLeasedDatabase(sessionsIn(id), MAINTENANCE_DATABASE, dropped),
