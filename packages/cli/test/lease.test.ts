@@ -56,7 +56,7 @@ test.each([
   ['SIGINT', 130],
 ] as const)('leases are extended while the command runs, and returned at a %s', async (...of) => {
   const [signal, code] = of;
-  const words = ['parent', '--ttl', '3s', '--', 'sh', '-c', 'echo "$$"; exec sleep 1000'];
+  const words = ['parent', '--ttl', '15s', '--', 'sh', '-c', 'echo "$$"; exec sleep 1000'];
   const { child, line } = await begin(...words);
   const [first] = await leases();
   const endOf = (lease: unknown) => Date.parse(String(Object(lease).expires_at));
@@ -120,11 +120,11 @@ test('leases of a killed runner end by themselves', async () => {
   const { child, line } = await begin(
     'parent',
     '--ttl',
-    '3s',
+    '15s',
     '--',
     'sh',
     '-c',
-    'echo "$$"; sleep 9',
+    'echo "$$"; sleep 20',
   );
   expect(await leases()).toHaveLength(1);
   child.kill('SIGKILL');
