@@ -245,7 +245,7 @@ export async function listSuspended(db: Db, region: string): Promise<string[]> {
     .selectFrom('services')
     .select('id')
     .where(isIn(region))
-    // One that does not sleep by itself any more has an operation, which wakes it.
+    // A service that may sleep no longer has an operation, which wakes it.
     .where('auto_suspend_seconds', 'is not', null)
     .where('suspended_at', 'is not', null)
     .execute();
