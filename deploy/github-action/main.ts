@@ -43,7 +43,11 @@ const text = (value: unknown, name: string): string => {
 function readPullRequest(): PullRequest & Readonly<{ action: string }> {
   const event: unknown = JSON.parse(readFileSync(process.env['GITHUB_EVENT_PATH'] ?? '', 'utf8'));
   const number = field(field(event, 'pull_request'), 'number');
-  if (typeof number !== 'number') throw new Error('this action is for events `pull_request`');
+  if (typeof number !== 'number')
+    throw new Error(
+      `the event ${process.env['GITHUB_EVENT_NAME'] ?? ''} has no pull request: ` +
+        'run this action in a workflow with `on: pull_request`',
+    );
   return {
     action: text(event, 'action'),
     number,
@@ -135,7 +139,7 @@ async function diffOf(howdah: Howdah, service: string, name: string): Promise<st
   const { code, stdout } = await howdah(['service', 'diff', name]);
   if (code === 0) return stdout;
   if (code !== NOT_ALLOWED) throw new Error(`howdah service diff ended with ${code}`);
-  say(`It reads what it has made: another copy of ${service} stands for it.`);
+  say(`This key reads only forks that it made: a lease of ${service} is compared instead.`);
   const take = ['lease', 'take', service, '--ttl', '15m', '-o', 'json'];
   const leases: unknown = JSON.parse(await succeed(howdah, take));
   const lease = text(Array.isArray(leases) ? leases[0] : undefined, 'id');

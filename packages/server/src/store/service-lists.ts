@@ -245,7 +245,7 @@ export async function listSuspended(db: Db, region: string): Promise<string[]> {
     .selectFrom('services')
     .select('id')
     .where(isIn(region))
-    // A service that may sleep no longer has an operation, which wakes it.
+    // A sleeper that is set to `never` has an operation, which wakes it.
     .where('auto_suspend_seconds', 'is not', null)
     .where('suspended_at', 'is not', null)
     .execute();
