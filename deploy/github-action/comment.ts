@@ -47,6 +47,10 @@ async function call(on: PullRequest, method: string, path: string, body?: object
       'user-agent': 'howdah',
     },
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  }).catch((error: unknown) => {
+    // An error of `fetch` has the reason as its cause only.
+    const { cause } = Object(error);
+    throw new Error(`the comment was not written: ${on.apiUrl} does not answer: ${cause ?? error}`);
   });
   const said = await answer.text();
   if (answer.ok) return JSON.parse(said) as unknown;

@@ -82,7 +82,11 @@ async function inputs(given: Record<string, string>): Promise<Record<string, str
 }
 
 /** Runs the action for an event. @returns its log without what the runner masks */
-async function act(action: string, given: Record<string, string> = {}) {
+async function act(
+  action: string,
+  given: Record<string, string> = {},
+  env: Record<string, string> = {},
+) {
   const { apiUrl, projectId: project } = cloud;
   const [event, output] = [join(directory, 'event.json'), join(directory, 'output')];
   await writeFile(event, JSON.stringify({ action, pull_request: { number: 17 } }));
@@ -100,6 +104,7 @@ async function act(action: string, given: Record<string, string> = {}) {
       GITHUB_EVENT_PATH: event,
       GITHUB_OUTPUT: output,
       GITHUB_REPOSITORY: 'acme/shop',
+      ...env,
     },
   });
   let log = '';
@@ -171,4 +176,6 @@ test('a migration that fails, and what is missing, make the job red and say why'
     const { code, shown } = await act('opened', given);
     expect([code, shown]).toEqual([1, expect.stringContaining(reason)]);
   }
+  const alone = await act('opened', {}, { GITHUB_API_URL: 'http://127.0.0.1:2' });
+  expect([alone.code, alone.shown]).toEqual([1, expect.stringContaining('ECONNREFUSED')]);
 });
