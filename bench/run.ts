@@ -7,6 +7,7 @@ import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { cpus, tmpdir, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { messageOf } from '@howdah/contract/thrown';
 import { crash } from './crash.ts';
 import { create } from './create.ts';
 import { fleet } from './fleet.ts';
@@ -153,13 +154,7 @@ try {
       say(markdown(found));
     } catch (error) {
       say(error instanceof Error ? (error.stack ?? error.message) : String(error));
-      rows.push(
-        skipped(
-          bench.name,
-          bench.title,
-          `failed: ${error instanceof Error ? error.message : String(error)}`,
-        ),
-      );
+      rows.push(skipped(bench.name, bench.title, `failed: ${messageOf(error)}`));
       process.exitCode = 1;
     }
   }

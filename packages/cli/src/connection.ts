@@ -5,6 +5,7 @@ import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from
 import { Agent, request as httpsRequest } from 'node:https';
 import { Readable, type Duplex } from 'node:stream';
 import tls, { connect as connectTls, createSecureContext, type SecureContext } from 'node:tls';
+import { messageOf } from '@howdah/contract/thrown';
 import { createClient, type ClientOptions, type HowdahClient } from '@howdah/client';
 import {
   findApi,
@@ -289,7 +290,7 @@ function readAuthority(path: string): string {
   try {
     pem = readFileSync(path, 'utf8');
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     throw new EnvironmentError(`--ca, HD_CA: ${reason}; name the PEM file of a CA`);
   }
   if (pem.includes('-----BEGIN CERTIFICATE-----')) return pem;

@@ -1,4 +1,5 @@
 /** `howdah …`: the command line. */
+import { messageOf } from '@howdah/contract/thrown';
 import { DryRunError, HowdahError, isUntrusted, NoAnswerError, type Schemas } from '@howdah/client';
 import { CommanderError } from 'commander';
 import { inOurWords } from './api-words.ts';
@@ -30,7 +31,7 @@ try {
 } catch (error) {
   if (error instanceof DryRunError && asked['dryRun'] === true) await showPlan(error.answer);
   else {
-    if (!(error instanceof CommanderError)) note(`${paintNote.red('error:')} ${messageOf(error)}`);
+    if (!(error instanceof CommanderError)) note(`${paintNote.red('error:')} ${explain(error)}`);
     process.exitCode = EXIT_CODES[exitOf(error)];
   }
 }
@@ -51,8 +52,8 @@ async function showPlan(plan: Schemas['DryRun']): Promise<void> {
   });
 }
 
-function messageOf(error: unknown): string {
-  const text = error instanceof Error ? error.message : String(error);
+function explain(error: unknown): string {
+  const text = messageOf(error);
   const message = error instanceof HowdahError ? inOurWords(text) : text;
   return error instanceof NoAnswerError ? `${message}${hintOf(error)}` : message;
 }

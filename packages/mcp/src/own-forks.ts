@@ -4,6 +4,7 @@
  */
 import { HowdahError } from '@howdah/client';
 import { denialOfChanges, subjectOf } from '@howdah/contract';
+import { messageOf } from '@howdah/contract/thrown';
 import { ADMIN_ROLE, DATABASE_NAME } from '@howdah/contract/types';
 import { Client, DatabaseError, Query, type FieldDef } from 'pg';
 import { pathOf, readKey, type Cloud, type Service } from './cloud.ts';
@@ -232,7 +233,7 @@ function failed(error: unknown, cut: string | null): Problem {
     );
   if (!(error instanceof DatabaseError))
     return new Problem(
-      `the connection ended: ${error instanceof Error ? error.message : String(error)}`,
+      `the connection ended: ${messageOf(error)}`,
       'get_service and get_logs show its state',
       'STATEMENT_FAILED',
     );

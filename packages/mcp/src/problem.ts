@@ -1,4 +1,5 @@
 /** Errors for agents: what went wrong, and what to try next. */
+import { messageOf } from '@howdah/contract/thrown';
 import { HowdahError, NoAnswerError } from '@howdah/client';
 
 /**
@@ -111,7 +112,7 @@ export function explain(error: unknown): ExplainedProblem {
   }
   return {
     code: 'FAILED',
-    message: error instanceof Error ? error.message : String(error),
+    message: messageOf(error),
     try_next: 'report this to the user',
   };
 }

@@ -5,6 +5,7 @@
 import { mkdir, readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { BASE_PATH } from '@howdah/contract';
+import { messageOf } from '@howdah/contract/thrown';
 import { ConfigError, isWildcard, type Config } from './config.ts';
 import { LOCAL_REGION, type FurtherRegion } from './settings.ts';
 import { writeDurably } from './lib/durable-files.ts';
@@ -197,10 +198,7 @@ export async function readJson(path: string): Promise<object | null> {
     return typeof parsed === 'object' ? parsed : null;
   } catch (error) {
     if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return null;
-    throw new Error(
-      `${path}: cannot be read: ${error instanceof Error ? error.message : String(error)}`,
-      { cause: error },
-    );
+    throw new Error(`${path}: cannot be read: ${messageOf(error)}`, { cause: error });
   }
 }
 

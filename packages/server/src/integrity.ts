@@ -3,6 +3,7 @@
  * both ways. `howdah audit` runs it, and so does every system test at its end.
  */
 import { join } from 'node:path';
+import { messageOf } from '@howdah/contract/thrown';
 import type { ClientConfig } from 'pg';
 import type { Config } from './config.ts';
 import {
@@ -75,7 +76,7 @@ async function refuseOther(home: string, place: MetadataPlace, connection: Clien
         `the metadata database of ${home} does not answer: it runs together with the control ` +
           'plane; start it with howdah up',
       );
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     throw new Error(`the metadata database of ${home}, ${nameOf(place)}: ${reason}`, {
       cause: error,
     });
@@ -117,7 +118,7 @@ function inspectClusters(
         const found = await withCluster(access, programs, (kube) => takeClusterInventory(kube));
         return { code, domain, found };
       } catch (error) {
-        return { code, domain, found: error instanceof Error ? error.message : String(error) };
+        return { code, domain, found: messageOf(error) };
       }
     }),
   );

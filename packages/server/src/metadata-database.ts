@@ -1,5 +1,6 @@
 /** Starts, opens and watches the metadata database: our own, or the one that the home records. */
 import { randomUUID } from 'node:crypto';
+import { messageOf } from '@howdah/contract/thrown';
 import type { FastifyBaseLogger } from 'fastify';
 import type { ClientConfig } from 'pg';
 import { ConfigError, type Config } from './config.ts';
@@ -64,7 +65,7 @@ export async function openMetadataDatabase(
 
 /** Without the URL itself, which may contain a password. */
 function cannotOpen({ home, databaseUrl }: Config, error: unknown): unknown {
-  const reason = error instanceof Error ? error.message : String(error);
+  const reason = messageOf(error);
   if (error instanceof WrongDatabase)
     return new ConfigError(
       (databaseUrl === null ? '' : 'HOWDAH_DATABASE_URL: ') +

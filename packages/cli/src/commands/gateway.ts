@@ -1,4 +1,5 @@
 import { once } from 'node:events';
+import { messageOf } from '@howdah/contract/thrown';
 import type { Command } from 'commander';
 import { countOf, verb } from '../command.ts';
 import { Failure } from '../exit.ts';
@@ -55,7 +56,7 @@ export function addGateway(program: Command): void {
         clusterDomain: options.clusterDomain ?? null,
         log: openOutputLog(),
       }).catch((error: unknown) => {
-        const reason = error instanceof Error ? error.message : String(error);
+        const reason = messageOf(error);
         throw new Failure(`the gateway does not start: ${reason}`);
       });
       await asked;

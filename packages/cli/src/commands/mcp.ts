@@ -1,4 +1,5 @@
 import { once } from 'node:events';
+import { messageOf } from '@howdah/contract/thrown';
 import type { Command } from 'commander';
 import { accessApi, accessWithoutKey } from '../connection.ts';
 import { verb } from '../command.ts';
@@ -21,7 +22,7 @@ export function addMcp(program: Command): void {
       const api = await accessWithoutKey(undefined);
       const { url, close } = await serveOverHttp(api, shown, portOf(port)).catch(
         (error: unknown) => {
-          const reason = error instanceof Error ? error.message : String(error);
+          const reason = messageOf(error);
           throw new Failure(`--port ${port}: ${reason}; take another one`);
         },
       );

@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { text as readAll } from 'node:stream/consumers';
+import { messageOf } from '@howdah/contract/thrown';
 import type { Command } from 'commander';
 import { noun, verb, type Changing, type Printing } from '../command.ts';
 import { answered, connect } from '../connection.ts';
@@ -55,10 +56,7 @@ async function read(file: string): Promise<string> {
   try {
     return await readFile(file, 'utf8');
   } catch (error) {
-    throw new Failure(
-      `${file}: ${error instanceof Error ? error.message : String(error)}`,
-      'usage',
-    );
+    throw new Failure(`${file}: ${messageOf(error)}`, 'usage');
   }
 }
 
@@ -67,9 +65,6 @@ function parsed(file: string, json: string): Record<string, never> {
   try {
     return JSON.parse(json);
   } catch (error) {
-    throw new Failure(
-      `${file}: is not JSON: ${error instanceof Error ? error.message : String(error)}`,
-      'usage',
-    );
+    throw new Failure(`${file}: is not JSON: ${messageOf(error)}`, 'usage');
   }
 }

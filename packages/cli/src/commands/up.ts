@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { problemOfHome, readSettings as readVariables } from '@howdah/client/node';
 import { quotedWord } from '@howdah/contract/shell';
+import { asError } from '@howdah/contract/thrown';
 import type { Command } from 'commander';
 import { EXIT_CODES, Failure } from '../exit.ts';
 import { duration, paint, say } from '../output.ts';
@@ -146,7 +147,7 @@ async function errorOfListening({ host, port }: Listening): Promise<Error | null
     await once(probe, 'listening');
     return null;
   } catch (error) {
-    return error instanceof Error ? error : new Error(String(error));
+    return asError(error);
   } finally {
     probe.close();
   }

@@ -28,7 +28,7 @@ import {
   type Sessions,
 } from './slot.ts';
 import { applicationOf, archiveOf, listOf, saveState, type State } from './state.ts';
-import { messageOf, only, step, sizeOf } from './steps.ts';
+import { shortMessageOf, only, step, sizeOf } from './steps.ts';
 
 /** The service cannot have the schema of the source; no row was copied. */
 export class SchemaRefused extends Failure {}
@@ -81,7 +81,7 @@ export async function copyAll(state: State, source: Source, sessions: Sessions):
     await step('restore the schema', () =>
       restoreSchema(now, entries, restoring, source, sessions.target, state.begun).catch(
         (error: unknown) => {
-          throw new SchemaRefused(messageOf(error));
+          throw new SchemaRefused(shortMessageOf(error));
         },
       ),
     );
@@ -196,7 +196,7 @@ async function createExtensions(target: Client, extensions: readonly Extension[]
       await target.query(`create extension ${escapeIdentifier(name)}${place}`);
     } catch (error) {
       throw new Failure(
-        `the extension ${name} of the source cannot be created in the service: ${messageOf(error)}`,
+        `the extension ${name} of the source cannot be created in the service: ${shortMessageOf(error)}`,
       );
     }
   }

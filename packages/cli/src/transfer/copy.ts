@@ -5,7 +5,7 @@ import { escapeIdentifier, escapeLiteral, type Client, type ClientBase } from 'p
 import { from as copyFrom, to as copyTo } from 'pg-copy-streams';
 import { readSequences, sqlOf, type Named, type Table } from './catalog.ts';
 import { Failure } from '../exit.ts';
-import { messageOf, only, sizeOf, type Report } from './steps.ts';
+import { shortMessageOf, only, sizeOf, type Report } from './steps.ts';
 
 /** The rows of a table: how many, and a sum that is the same in any order. */
 export type Contents = { rows: string; sum: string };
@@ -98,7 +98,7 @@ async function copyTable(
       target.query(copyFrom(`copy ${name} ${columns === '' ? '' : `(${columns})`} from stdin`)),
     );
   } catch (error) {
-    throw new Failure(`copying ${table.schema}.${table.name}: ` + messageOf(error));
+    throw new Failure(`copying ${table.schema}.${table.name}: ` + shortMessageOf(error));
   }
 }
 

@@ -10,7 +10,7 @@ import { endpointOf } from '../address.ts';
 import { readSecret } from '../confirm.ts';
 import { findCa, type Connection } from '../connection.ts';
 import { Failure } from '../exit.ts';
-import { messageOf } from './steps.ts';
+import { shortMessageOf } from './steps.ts';
 
 const MODES = ['disable', 'allow', 'prefer', 'require', 'verify-ca', 'verify-full'] as const;
 type Mode = (typeof MODES)[number];
@@ -126,7 +126,7 @@ export async function open(
     if (more.replication === undefined) await client.query(SETTINGS);
     return client;
   } catch (error) {
-    throw new Failure(`cannot connect to ${nameOf(endpoint)}: ${messageOf(error)}`);
+    throw new Failure(`cannot connect to ${nameOf(endpoint)}: ${shortMessageOf(error)}`);
   }
 }
 
@@ -149,7 +149,7 @@ async function connectIn(
     return await connectOnce(endpoint, { ...options, ssl });
   } catch (error) {
     const isOptional = mode === 'prefer' || mode === 'allow';
-    if (!isOptional || !messageOf(error).includes('does not support SSL')) throw error;
+    if (!isOptional || !shortMessageOf(error).includes('does not support SSL')) throw error;
     return connectOnce(endpoint, { ...options, ssl: false });
   }
 }
@@ -185,7 +185,7 @@ export async function withPassword(endpoint: Endpoint, application: string): Pro
     await (await open(endpoint, application)).end();
     return endpoint;
   } catch (error) {
-    if (endpoint.password !== null || !/password/i.test(messageOf(error))) throw error;
+    if (endpoint.password !== null || !/password/i.test(shortMessageOf(error))) throw error;
   }
   const password = await readSecret(`Password of ${nameOf(endpoint)}: `);
   const found = { ...endpoint, password };

@@ -16,7 +16,7 @@ import { note, paintNote } from '../output.ts';
 import { findProgram } from './programs.ts';
 import { readProgress, type Sessions } from './slot.ts';
 import type { State } from './state.ts';
-import { listed, messageOf, step } from './steps.ts';
+import { listed, shortMessageOf, step } from './steps.ts';
 
 /**
  * Makes everything that comes after the rows; of a followed import what does not act on changes.
@@ -95,7 +95,7 @@ export async function finishSchema(state: State, { source, target }: Sessions): 
     );
   } catch (error) {
     await target.query('rollback').catch(() => undefined);
-    throw new Failure(`finishing the schema of ${state.service.name}: ${messageOf(error)}`);
+    throw new Failure(`finishing the schema of ${state.service.name}: ${shortMessageOf(error)}`);
   }
 }
 

@@ -16,7 +16,7 @@ import { finishSchema } from './finish.ts';
 import { Failure } from '../exit.ts';
 import { duration, note, paintNote } from '../output.ts';
 import { removeState, type State, slotOf } from './state.ts';
-import { listed, messageOf, only, sizeOf, step, type Report } from './steps.ts';
+import { listed, shortMessageOf, only, sizeOf, step, type Report } from './steps.ts';
 import { decode, lsnOf, numberOf, type Change, type Relation, type Value } from './decode.ts';
 
 const IDLE_MS = 300;
@@ -145,7 +145,7 @@ async function lockTables(state: State, lock: Client): Promise<void> {
   } catch (error) {
     throw new Failure(
       'the tables of the source could not be locked; end what writes to them, and try ' +
-        `again: ${messageOf(error)}`,
+        `again: ${shortMessageOf(error)}`,
       'conflict',
     );
   }
@@ -271,7 +271,7 @@ async function applyBatch(
     await Promise.allSettled([source.query('rollback'), target.query('rollback')]);
     throw error instanceof Failure
       ? error
-      : new Failure(`following the source: ${messageOf(error)}`);
+      : new Failure(`following the source: ${shortMessageOf(error)}`);
   }
 }
 

@@ -7,7 +7,7 @@ import { PassThrough, type Readable, type Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { promisify } from 'node:util';
 import { Failure } from '../exit.ts';
-import { messageOf, oneLine } from './steps.ts';
+import { shortMessageOf, oneLine } from './steps.ts';
 
 export type ProgramName = 'pg_dump' | 'pg_restore' | 'psql';
 
@@ -141,7 +141,7 @@ export async function runProgram(
     await Promise.all([ended, ...streams]);
   } catch (error) {
     child.kill();
-    throw new Failure(`${path}: ${messageOf(error)}`);
+    throw new Failure(`${path}: ${shortMessageOf(error)}`);
   }
   if (child.exitCode !== 0)
     throw new ProgramFailure(

@@ -1,4 +1,5 @@
 /** The steps of an import or export, printed to stderr with their times and their progress. */
+import { messageOf } from '@howdah/contract/thrown';
 import { Failure } from '../exit.ts';
 import { duration, endLive, note, paintNote, showLive } from '../output.ts';
 
@@ -44,8 +45,8 @@ export async function step<T>(name: string, work: (report: Report) => Promise<T>
 export const oneLine = (text: string): string => text.replaceAll(/\s+/g, ' ').trim();
 
 /** The message of an error of a server or a program, on one line of at most 500 characters. */
-export function messageOf(error: unknown): string {
-  const text = oneLine(error instanceof Error ? error.message : String(error));
+export function shortMessageOf(error: unknown): string {
+  const text = oneLine(messageOf(error));
   const shown = text === '' && error instanceof Error ? error.name : text;
   return shown.length > 500 ? `${shown.slice(0, 499)}…` : shown;
 }

@@ -1,4 +1,5 @@
 /** The components that every page uses. */
+import { messageOf } from '@howdah/contract/thrown';
 import { HowdahError, NoAnswerError } from '@howdah/client';
 import {
   ActionIcon,
@@ -172,7 +173,7 @@ export function Notice({
 export function ErrorText({ error }: { error: unknown }) {
   return (
     <>
-      <p>{messageOf(error)}</p>
+      <p>{explain(error)}</p>
       {error instanceof HowdahError && error.requestId !== undefined && (
         <span className={classes.requestId}>
           {error.code} · request <code>{error.requestId}</code>
@@ -227,13 +228,13 @@ export function Denied({ what, why }: { what: string; why: string }) {
   );
 }
 
-function messageOf(error: unknown): string {
+function explain(error: unknown): string {
   if (error instanceof NoAnswerError)
     return (
       'The control plane does not answer, so it is not known whether it made this change. ' +
       'The databases keep running.'
     );
-  return error instanceof Error ? error.message : String(error);
+  return messageOf(error);
 }
 
 // ── copying ──────────────────────────────────────────────────────────────────────────────────────

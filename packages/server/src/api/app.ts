@@ -12,6 +12,7 @@ import {
 import { createServer as createHttpsServer } from 'node:https';
 import { BlockList, isIPv6, type Server, type Socket } from 'node:net';
 import { ApiError, BASE_PATH, NAMED_SCHEMAS, whyNotJson, permissionOf } from '@howdah/contract';
+import { asError } from '@howdah/contract/thrown';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import Fastify, {
   LogController,
@@ -263,7 +264,7 @@ function acceptJson(app: App): void {
     try {
       body = JSON.parse(text);
     } catch (error) {
-      return done(error instanceof Error ? error : new Error(String(error)));
+      return done(asError(error));
     }
     const why = whyNotJson(body);
     return why === null

@@ -3,6 +3,7 @@ import { X509Certificate } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import type { Server } from 'node:http';
 import { Server as HttpsServer } from 'node:https';
+import { messageOf } from '@howdah/contract/thrown';
 import { ConfigError, type Config } from '../config.ts';
 import type { Rounds } from '../lib/rounds.ts';
 import {
@@ -54,10 +55,7 @@ export async function openApiTls(
 async function readPair(files: { certificate: string; key: string }): Promise<ServerCertificate> {
   const read = (setting: string, path: string): Promise<string> =>
     readFile(path, 'utf8').catch((error: unknown) => {
-      throw new ConfigError(
-        `${setting}: ${path} cannot be read: ` +
-          (error instanceof Error ? error.message : String(error)),
-      );
+      throw new ConfigError(`${setting}: ${path} cannot be read: ` + messageOf(error));
     });
   const pair = {
     certificatePem: await read('HOWDAH_TLS_CERT', files.certificate),

@@ -4,6 +4,7 @@
  * memory, and another control plane sends what this one has not sent.
  */
 import { Readable } from 'node:stream';
+import { asError } from '@howdah/contract/thrown';
 import { eventBounds, readEvents, type EventRow } from '../store/events.ts';
 import type { Store } from '../store/database.ts';
 import { isKeyValid } from '../store/keys.ts';
@@ -93,7 +94,7 @@ function open(hub: Hub, request: StreamRequest): Readable {
     read() {
       text.next().then(
         ({ value, done }) => this.push(done === true ? null : value),
-        (error: unknown) => this.destroy(error instanceof Error ? error : new Error(String(error))),
+        (error: unknown) => this.destroy(asError(error)),
       );
     },
     // The stream's reader has gone away, perhaps while the stream waits for an event.

@@ -6,6 +6,7 @@
  * connected to through the descriptor.
  */
 import { Socket } from 'node:net';
+import { asError } from '@howdah/contract/thrown';
 import { openSocketPlace } from './untrusted-files.ts';
 
 /** For `stream` of a pg client, and wherever such a socket is connected to. */
@@ -22,9 +23,7 @@ export function untrustedSocket(): Socket {
           place.close();
         }
       } catch (error) {
-        process.nextTick(() =>
-          socket.destroy(error instanceof Error ? error : new Error(String(error))),
-        );
+        process.nextTick(() => socket.destroy(asError(error)));
         return socket;
       }
     },

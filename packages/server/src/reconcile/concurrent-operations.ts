@@ -1,6 +1,7 @@
 /** Performs operations that run beside all others, and do not change their service. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { OperationStep } from '@howdah/contract';
+import { messageOf } from '@howdah/contract/thrown';
 import { type OperationRow, begunStep, endOfStep } from '../domain/operation.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
 import type { RunStep } from '../engine/run-step.ts';
@@ -116,10 +117,6 @@ function stepsOf(
   };
 }
 
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
-}
-
 // Work of a service that may take longer than a round should.
 
 /** Why work is not done. */
@@ -141,7 +138,7 @@ export function createBesideRounds(waitMs: number) {
         return null;
       } catch (error) {
         attempt.hasFailed = true;
-        return error instanceof Error ? error.message : String(error);
+        return messageOf(error);
       }
     };
     const attempt: Attempt = { hasFailed: false, result: Promise.resolve(null) };

@@ -2,6 +2,7 @@
  * Ends an aborted move: the service goes on as it was, and the copy is removed. None of the parts
  * waits for another: the owner of the service may be hostile, and the cluster gone for good.
  */
+import { messageOf } from '@howdah/contract/thrown';
 import { mustBeRemoved } from '../domain/service/removal.ts';
 import type { BeginStep, Verdict, Seen } from '../engine/engine.ts';
 import type { MoveSource } from '../engine/moves.ts';
@@ -148,7 +149,7 @@ export const seenBefore = ({ service }: Work): Seen => ({
 });
 
 export function failedBy(work: Work, error: unknown, seen: Seen): Verdict {
-  const reason = error instanceof Error ? error.message : String(error);
+  const reason = messageOf(error);
   return {
     did: work.steps.at(-1)?.name ?? null,
     detail: reason,

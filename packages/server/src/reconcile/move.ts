@@ -2,6 +2,7 @@
  * Moves a service to another region, step by step. The states, and a crash in each of them, are in
  * docs/decisions/0070-moves-between-regions.md: the region in the row decides who may write.
  */
+import { messageOf } from '@howdah/contract/thrown';
 import {
   describeLag,
   describeOutage,
@@ -250,7 +251,7 @@ export async function switchOver(moving: Moving): Promise<Verdict> {
     if (decided === 'wait') return again(STOPPED, null, 'the copy has not all yet', SWITCH_POLL_MS);
     if (decided === 'abort') return await abort(moving, 'the copy has not all of it', STOPPED);
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
+    const why = messageOf(error);
     if (isOver || error instanceof MoveRefused) return abort(moving, why, STOPPED);
     return again(STOPPED, null, why, SWITCH_POLL_MS);
   }
@@ -260,7 +261,7 @@ export async function switchOver(moving: Moving): Promise<Verdict> {
   } catch (error) {
     // Nobody serves it. If it has the other region all the same, this is not written.
     if (!isOver) throw error;
-    return await abort(moving, error instanceof Error ? error.message : String(error), STOPPED);
+    return await abort(moving, messageOf(error), STOPPED);
   }
   return { did: MOVE_STEPS.switch, detail: null, seen: STOPPED, outcome: 'settled' };
 }

@@ -2,6 +2,7 @@
  * Has the engine make one step towards the desired state of a service, and shows a long step
  * meanwhile.
  */
+import { messageOf } from '@howdah/contract/thrown';
 import { begunStep } from '../domain/operation.ts';
 import type { BeginStep, Verdict } from '../engine/engine.ts';
 import { moveOnce } from './move.ts';
@@ -42,7 +43,7 @@ export async function takeStep(context: ReconcilerContext, work: Work): Promise<
     return await askEngine(context, work, begin);
   } catch (error) {
     log.error({ service: work.id, err: error }, 'unexpected engine error');
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     return {
       did: work.steps.at(-1)?.name ?? null,
       detail: reason,

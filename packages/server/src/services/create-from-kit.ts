@@ -10,6 +10,7 @@ import {
   STORAGE_GB,
   typeOfAddons,
 } from '@howdah/contract';
+import { messageOf } from '@howdah/contract/thrown';
 import pLimit from 'p-limit';
 import { parseServices, type BackedUpService } from '../domain/repository/backed-up-service.ts';
 import { lifetimeOfNew } from '../domain/service/lifetime.ts';
@@ -172,7 +173,7 @@ async function readServices(
   try {
     return await parseServices(contents);
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
+    const why = messageOf(error);
     throw new RepositoryProblem(
       `kit: the data of the control plane in ${repository.name} cannot be read: ${why}; ` +
         'howdah repo kit prints the kit of the right repository',

@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { asError, messageOf } from '@howdah/contract/thrown';
 import {
   Kysely,
   PostgresDialect,
@@ -104,7 +105,7 @@ export async function openStore(
       try {
         return await openSession();
       } catch (error) {
-        onError(error instanceof Error ? error : new Error(String(error)));
+        onError(asError(error));
         standby?.holder(null);
         await sleep(RECONNECT_MS);
       }
@@ -238,7 +239,7 @@ async function migrateTables(
  * @param failed the migration that failed; null: none did
  */
 export function whyNotMigrated(error: unknown, failed: string | null): string {
-  const reason = error instanceof Error ? error.message : String(error);
+  const reason = messageOf(error);
   const unknown = /previously executed migration (\S+) is missing/.exec(reason)?.[1];
   if (unknown !== undefined)
     return (

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { connect as connectTcp } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import type { Finding, Placement } from '@howdah/contract';
+import { messageOf } from '@howdah/contract/thrown';
 import { Type, type Static } from 'typebox';
 import type { Kube } from './api/client.ts';
 import { KINDS } from './api/kinds.ts';
@@ -66,7 +67,7 @@ export async function examinePlacement(kube: Kube, region: Settings): Promise<Fi
       check.catch((error: unknown): Finding => ({
         what: 'placement',
         state: 'missing',
-        found: error instanceof Error ? error.message : String(error),
+        found: messageOf(error),
         remedy: 'let the user of the kubeconfig read it: docs/kubernetes.md',
       })),
     ),
@@ -216,7 +217,7 @@ export async function examineGateway(kube: Kube, domain: string): Promise<Findin
       finding.catch((error: unknown): Finding => ({
         what: 'TLS gateway',
         state: 'missing',
-        found: error instanceof Error ? error.message : String(error),
+        found: messageOf(error),
         remedy: APPLY,
       })),
     ),

@@ -1,6 +1,7 @@
 /** Examines the cluster of a region: what is there, what is missing, and what adds it. */
 import { Type, type Static } from 'typebox';
 import type { Finding } from '@howdah/contract';
+import { messageOf } from '@howdah/contract/thrown';
 import { tryWrite } from './region/answers.ts';
 import type { Kube } from './api/client.ts';
 import { KubeError } from './api/errors.ts';
@@ -33,7 +34,7 @@ export async function examineCluster(
       check.catch((error: unknown): Finding => ({
         what: 'cluster',
         state: 'missing',
-        found: error instanceof Error ? error.message : String(error),
+        found: messageOf(error),
         remedy: 'let the user of the kubeconfig read it, or reach the cluster: docs/kubernetes.md',
       })),
     ),

@@ -1,5 +1,6 @@
 /** The extensions of the PostgreSQL installations, and of services. */
 import type { Extension, ServiceExtension } from '@howdah/contract';
+import { messageOf } from '@howdah/contract/thrown';
 import { EngineUnavailable, type Extensions } from '../engine.ts';
 import { readMarker } from './host/marker.ts';
 import type { Local } from './local.ts';
@@ -129,7 +130,7 @@ async function createdIn(
   try {
     return await readCreated({ paths, port: server.port });
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     throw new EngineUnavailable(reason, { cause: error });
   }
 }

@@ -1,5 +1,6 @@
 /** The facts that leases need: the commits of their parents, and the memory of the machine. */
 import { DATABASE_NAME } from '@howdah/contract';
+import { messageOf } from '@howdah/contract/thrown';
 import { EngineUnavailable, type Leasing } from '../engine.ts';
 import type { Monitored } from '../postgres/sessions/monitor.ts';
 import { MAINTENANCE_DATABASE } from '../postgres/roles.ts';
@@ -42,7 +43,7 @@ export async function askServer(
   try {
     return await monitor.query(key, text);
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     throw new EngineUnavailable(reason, { cause: error });
   }
 }

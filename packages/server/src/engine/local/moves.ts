@@ -1,5 +1,6 @@
 /** Reads the data of a service that a move to another region would copy, from its primary. */
 import { ADMIN_ROLE } from '@howdah/contract';
+import { messageOf } from '@howdah/contract/thrown';
 import { escapeIdentifier, type Client } from 'pg';
 import { EngineUnavailable } from '../engine.ts';
 import {
@@ -72,7 +73,7 @@ async function readPrimary({ machine }: Pick<Local, 'machine'>, id: string): Pro
     if (data === null) throw new Error('it cannot be read');
     return { architecture: architecture(), ...data };
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     throw new EngineUnavailable(reason, { cause: error });
   }
 }

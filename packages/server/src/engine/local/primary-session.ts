@@ -1,4 +1,5 @@
 /** Sessions of the superuser in the primary of a service, for moves. */
+import { messageOf } from '@howdah/contract/thrown';
 import type { Client } from 'pg';
 import { EngineUnavailable } from '../engine.ts';
 import { STATEMENT_MS } from '../moved-data.ts';
@@ -42,7 +43,7 @@ export async function atPrimary<T>(
     return await withSuperuserSession(where, work);
   } catch (error) {
     if (error instanceof MoveRefused) throw error;
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     throw new EngineUnavailable(reason, { cause: error });
   }
 }

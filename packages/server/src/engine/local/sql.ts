@@ -1,5 +1,6 @@
 /** The sessions that the control plane opens for its users. */
 import { setTimeout as sleep } from 'node:timers/promises';
+import { messageOf } from '@howdah/contract/thrown';
 import { EngineUnavailable, type PasswordChange, type Sql } from '../engine.ts';
 import { findDaemon } from './host/daemon.ts';
 import { memberKey, type InstancePaths } from './host/layout.ts';
@@ -141,4 +142,4 @@ async function setWhilePaused({ machine }: Local, id: string, verifier: string):
 }
 
 const unavailable = (error: unknown): EngineUnavailable =>
-  new EngineUnavailable(error instanceof Error ? error.message : String(error), { cause: error });
+  new EngineUnavailable(messageOf(error), { cause: error });

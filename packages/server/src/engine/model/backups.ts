@@ -8,6 +8,7 @@ import { countTransition, type Model } from './model.ts';
 import { archiveBytesOf, storageBytesOf } from './observe.ts';
 import { between } from './random.ts';
 import type { SimulatedTransition } from '@howdah/contract';
+import { asError } from '@howdah/contract/thrown';
 import { delayOf, failureOf } from './script.ts';
 import { primaryOf, rowsAt, type ModelService, type ModelSnapshot } from './state.ts';
 import { VERIFY_STEPS } from './steps.ts';
@@ -189,7 +190,7 @@ function reachTime({ clock }: Model, atMs: number, signal: AbortSignal): Promise
     });
     const abort = (): void => {
       removeAlarm();
-      reject(signal.reason instanceof Error ? signal.reason : new Error(String(signal.reason)));
+      reject(asError(signal.reason));
     };
     signal.addEventListener('abort', abort, { once: true });
   });

@@ -1,5 +1,6 @@
 /** One step of a model service towards its spec or its removal, and the plan of a change. */
 import type { OperationKind } from '@howdah/contract';
+import { messageOf } from '@howdah/contract/thrown';
 import type { BeginStep, Lifecycle, Seen, Verdict } from '../engine.ts';
 import type { RunStep } from '../run-step.ts';
 import { TRIAL_STEP, UPGRADE_STEPS, type ServiceSpec } from '../spec.ts';
@@ -109,7 +110,7 @@ async function perform(
     const detail = await work();
     return { did: name, detail, seen: seenOf(state.find(id)), outcome: 'again', waitMs: 0 };
   } catch (error) {
-    return failedVerdict(name, seen, error instanceof Error ? error.message : String(error));
+    return failedVerdict(name, seen, messageOf(error));
   }
 }
 

@@ -12,6 +12,7 @@ import {
   type Submittable,
 } from 'pg';
 import type { QueryResult } from '@howdah/contract';
+import { messageOf } from '@howdah/contract/thrown';
 import { EngineUnavailable, StatementRefused, type ReadStatement } from '../engine.ts';
 import { SESSION_DEADLINE_MS, type StatementServer } from './session.ts';
 
@@ -127,7 +128,7 @@ const LATE = 'ask for less, see its plan with EXPLAIN, or raise timeout_ms';
 async function explain(thrown: unknown, server: StatementServer): Promise<Error> {
   if (thrown instanceof StatementRefused) return thrown;
   if (!(thrown instanceof DatabaseError) || thrown.code === undefined) {
-    return new EngineUnavailable(thrown instanceof Error ? thrown.message : String(thrown), {
+    return new EngineUnavailable(messageOf(thrown), {
       cause: thrown,
     });
   }

@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, DatabaseError, escapeIdentifier, type ClientConfig } from 'pg';
 import { DATABASE_NAME, ADMIN_ROLE } from '@howdah/contract';
+import { messageOf } from '@howdah/contract/thrown';
 import { EngineUnavailable, StatementRefused } from '../engine.ts';
 
 // The role of statements that users send through the API: it may read all data and nothing else
@@ -78,7 +79,7 @@ export async function openSession(
       return await openOnce(server, timeoutMs, acceptMs);
     } catch (error) {
       if (error instanceof EngineUnavailable) throw error;
-      const reason = error instanceof Error ? error.message : String(error);
+      const reason = messageOf(error);
       const code = error instanceof DatabaseError ? error.code : null;
       const isFull = code === TOO_MANY_CONNECTIONS;
       if (isFull && performance.now() - begunMs < fullMs) continue;

@@ -6,6 +6,7 @@
 import { spawn } from 'node:child_process';
 import type { Readable } from 'node:stream';
 import { createSecureContext } from 'node:tls';
+import { messageOf } from '@howdah/contract/thrown';
 import { Type, type Static } from 'typebox';
 import { Value } from 'typebox/value';
 import { environmentOfPrograms } from '../../../lib/environment.ts';
@@ -101,7 +102,7 @@ async function obtain(plugin: Plugin, deadlineMs: number): Promise<Issued> {
   try {
     return issuedBy(await run(plugin, deadlineMs), plugin.asked.apiVersion);
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
+    const why = messageOf(error);
     throw new NoCredentials(`${plugin.path} ${why}`, { cause: error });
   }
 }

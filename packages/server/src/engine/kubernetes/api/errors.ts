@@ -1,4 +1,5 @@
 /** Refusals and failures of the API of a cluster. */
+import { messageOf } from '@howdah/contract/thrown';
 import { Type } from 'typebox';
 import { Value } from 'typebox/value';
 import { EngineUnavailable } from '../../engine.ts';
@@ -49,13 +50,13 @@ function statusIn(body: string): { message?: string; reason?: string } {
 
 /** @param cause why there was no answer */
 export function noAnswer(asked: string, cause: unknown): KubeError {
-  const why = cause instanceof Error ? cause.message : String(cause);
+  const why = messageOf(cause);
   return new KubeError(`the cluster cannot ${asked}: no answer from its API: ${why}`, null, null);
 }
 
 /** @param cause why there is nothing to show to the API */
 export function noCredentials(asked: string, cause: unknown): KubeError {
-  const why = cause instanceof Error ? cause.message : String(cause);
+  const why = messageOf(cause);
   return new KubeError(`the cluster cannot ${asked}: no credentials for it: ${why}`, null, null);
 }
 

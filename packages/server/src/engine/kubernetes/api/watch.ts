@@ -5,6 +5,7 @@
  */
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { asError } from '@howdah/contract/thrown';
 import { Type, type Static, type TSchema } from 'typebox';
 import { Value } from 'typebox/value';
 import { selectorOf, type Kube } from './client.ts';
@@ -61,7 +62,7 @@ export async function follow<T extends TSchema>(
     } catch (error) {
       if (signal.aborted) return;
       if (error instanceof KubeError && error.status === GONE) continue;
-      follower.failed(error instanceof Error ? error : new Error(String(error)));
+      follower.failed(asError(error));
       await sleep(waitMs, undefined, { signal }).catch(() => undefined);
       waitMs = Math.min(2 * waitMs, LONGEST_WAIT_MS);
     }

@@ -5,6 +5,7 @@
  */
 import { request } from 'node:https';
 import type { IncomingMessage } from 'node:http';
+import { messageOf } from '@howdah/contract/thrown';
 import aws4 from 'aws4';
 import { EngineUnavailable } from '../../engine.ts';
 import { folderOf, type ObjectStore } from '../../object-store.ts';
@@ -145,7 +146,7 @@ async function ask(
     sent.on('error', reject);
     sent.end();
   }).catch((error: unknown) => {
-    const why = error instanceof Error ? error.message : String(error);
+    const why = messageOf(error);
     throw new StoreError(`${at} does not answer: ${why.slice(0, 200)}`, { cause: error });
   });
   if (answer.status >= 200 && answer.status <= 299) return answer.body;

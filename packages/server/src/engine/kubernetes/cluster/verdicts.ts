@@ -1,4 +1,5 @@
 /** The verdicts of steps that wait or fail. */
+import { messageOf } from '@howdah/contract/thrown';
 import { EngineUnavailable, type Seen, type Verdict } from '../../engine.ts';
 import { KubeError } from '../api/errors.ts';
 import type { Away } from '../region/answers.ts';
@@ -82,7 +83,7 @@ export function failed(
   seen: Seen,
   error: unknown,
 ): Verdict {
-  const message = error instanceof Error ? error.message : String(error);
+  const message = messageOf(error);
   const why = CONFLICT.test(message)
     ? `${message}; a restart takes the fields of others back`
     : message;

@@ -6,6 +6,7 @@
 import { DatabaseError, type Client } from 'pg';
 import { Type } from 'typebox';
 import { ADMIN_ROLE, DATABASE_NAME } from '@howdah/contract';
+import { messageOf } from '@howdah/contract/thrown';
 import { OPEN_DATABASES } from '../../../domain/postgres/databases.ts';
 import { EngineUnavailable } from '../../engine.ts';
 import {
@@ -82,7 +83,7 @@ async function inSession<T>(
     return await work(client);
   } catch (error) {
     if (error instanceof MoveRefused) throw error;
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     throw new EngineUnavailable(reason, { cause: error });
   } finally {
     // Not `end()`, which would wait for a server that may hang.

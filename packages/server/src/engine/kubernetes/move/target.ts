@@ -2,6 +2,7 @@
 import type { QueryResultRow } from 'pg';
 import { Type } from 'typebox';
 import { DATABASE_NAME } from '@howdah/contract';
+import { messageOf } from '@howdah/contract/thrown';
 import { newPassword } from '../../../lib/ids.ts';
 import { scramVerifier } from '../../../lib/scram.ts';
 import { EngineUnavailable } from '../../engine.ts';
@@ -253,7 +254,7 @@ async function ask<Row extends QueryResultRow>(
   try {
     return (await client.query<Row>(sql)).rows;
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     throw new EngineUnavailable(reason, { cause: error });
   } finally {
     client.connection.stream.destroy();

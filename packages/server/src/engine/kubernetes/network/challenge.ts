@@ -8,6 +8,7 @@
 import { connect as connectTcp, isIP, type Socket } from 'node:net';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
 import { ADMIN_ROLE, DATABASE_NAME } from '@howdah/contract';
+import { messageOf } from '@howdah/contract/thrown';
 import { randomBytes } from 'node:crypto';
 import { serialize } from 'pg-protocol';
 import { EngineUnavailable } from '../../engine.ts';
@@ -46,7 +47,7 @@ export async function askChallenge(
     sockets.push(tls);
     return await login(tls);
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
+    const why = messageOf(error);
     throw new EngineUnavailable(`no login at ${host}:${port}: ${why}`, { cause: error });
   } finally {
     for (const socket of sockets) socket.destroy();

@@ -2,6 +2,7 @@
  * Ends the sessions of clients that are no longer in the allowed networks of a service. The rules
  * are in pg_hba.conf, which PostgreSQL applies to logins only.
  */
+import { messageOf } from '@howdah/contract/thrown';
 import { Client, DatabaseError } from 'pg';
 import { Type } from 'typebox';
 import { EngineUnavailable } from '../../engine.ts';
@@ -203,9 +204,6 @@ async function passwordOf({ cache, kube }: Reach, id: string): Promise<string> {
   if (secret === null) throw new EngineUnavailable(`it has no secret ${controlSecret(id)}`);
   return Buffer.from(secret.data.password, 'base64').toString('utf8');
 }
-
-const messageOf = (error: unknown): string =>
-  error instanceof Error ? error.message : String(error);
 
 const unavailable = (error: unknown): EngineUnavailable =>
   error instanceof EngineUnavailable

@@ -1,4 +1,5 @@
 /** The classes by which a cluster makes volumes, and snapshots of them. */
+import { messageOf } from '@howdah/contract/thrown';
 import { Type, type Static } from 'typebox';
 import type { Round, Rounds } from '../../../lib/rounds.ts';
 import type { Kube } from '../api/client.ts';
@@ -83,7 +84,7 @@ export function keepSnapshotClass(
   let current: SnapshotClass = { missing: 'the classes of the cluster are not listed yet' };
   const read = async (): Promise<void> => {
     current = await findSnapshotClass(kube, storageClass).catch((error: unknown) => ({
-      missing: error instanceof Error ? error.message : String(error),
+      missing: messageOf(error),
     }));
   };
   const round = rounds.every('snapshotClasses', read);

@@ -10,6 +10,7 @@ import { createInterface } from 'node:readline';
 import { Readable, Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { createGunzip, createGzip } from 'node:zlib';
+import { messageOf } from '@howdah/contract/thrown';
 import { Client, Pool, type ClientConfig, type PoolClient } from 'pg';
 import { renameDurably, writeDurably } from '../../../lib/durable-files.ts';
 import { findSite, prepareMachine } from '../host/machine.ts';
@@ -405,10 +406,7 @@ async function checkWhole(path: string): Promise<Head> {
       else if ('rows' in line) end = Number(line.rows);
     }
   } catch (error) {
-    throw new Error(
-      `${path} cannot be read: ${error instanceof Error ? error.message : String(error)}`,
-      { cause: error },
-    );
+    throw new Error(`${path} cannot be read: ${messageOf(error)}`, { cause: error });
   }
   if (head === null || end !== rows)
     throw new Error(`${path} is no backup of a control plane, or is incomplete`);

@@ -2,6 +2,7 @@
 import { statfs, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { ADDONS_OF_TYPE, OLDEST_PG_VERSION, SERVICE_TYPES, type Finding } from '@howdah/contract';
+import { messageOf } from '@howdah/contract/thrown';
 import type { ClientConfig } from 'pg';
 import { lookUpPgBackRest, PGBACKREST_REMEDY } from '../../../repository/pgbackrest.ts';
 import { offMachineOf } from '../capabilities.ts';
@@ -554,7 +555,7 @@ async function committedOnMachine(home: string): Promise<OnMachine | string | nu
       diskBytes: await diskBytesOf(sites.map(({ layout }) => layout.root)),
     };
   } catch (error) {
-    return error instanceof Error ? error.message : String(error);
+    return messageOf(error);
   }
 }
 

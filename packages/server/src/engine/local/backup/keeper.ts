@@ -2,6 +2,7 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Warning } from '@howdah/contract';
+import { messageOf } from '@howdah/contract/thrown';
 import type { BackupPolicy } from '../../../config.ts';
 import type { RepositorySource } from '../../../repository/source.ts';
 import type { KeepRules } from '../../keep-rules.ts';
@@ -142,7 +143,7 @@ async function tryDueSnapshot(keeper: Keeper, id: string): Promise<void> {
       !monitor.isConnected(memberKey(id, primary))
     )
       return;
-    snapshotProblems.set(id, error instanceof Error ? error.message : String(error));
+    snapshotProblems.set(id, messageOf(error));
   }
 }
 
@@ -219,7 +220,7 @@ export async function relieveArchive(
     await takeSnapshot(machine, ownerOf(machine, paths), paths);
   } catch (error) {
     // Files that the newest existing snapshot does not need are removed all the same.
-    snapshotProblems.set(id, error instanceof Error ? error.message : String(error));
+    snapshotProblems.set(id, messageOf(error));
   } finally {
     keeping.delete(id);
   }

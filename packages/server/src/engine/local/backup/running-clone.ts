@@ -5,6 +5,7 @@
  * pg_backup_start and pg_backup_stop, with the WAL that makes it consistent.
  */
 import { join } from 'node:path';
+import { messageOf } from '@howdah/contract/thrown';
 import type { Client } from 'pg';
 import { renameDurably } from '../../../lib/durable-files.ts';
 import { EngineUnavailable } from '../../engine.ts';
@@ -114,12 +115,9 @@ export async function cloneRunning(
     limitMs: BACKUP_LIMIT_MS,
   };
   const client = await openSuperuserSession(where).catch((error: unknown) => {
-    throw new EngineUnavailable(
-      `its server accepts no connection: ${error instanceof Error ? error.message : String(error)}`,
-      {
-        cause: error,
-      },
-    );
+    throw new EngineUnavailable(`its server accepts no connection: ${messageOf(error)}`, {
+      cause: error,
+    });
   });
   try {
     // A directory made before btrfs-progs were installed is no subvolume, and is cloned file by

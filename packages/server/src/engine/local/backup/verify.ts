@@ -5,6 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Client, escapeIdentifier } from 'pg';
 import type { Verification } from '@howdah/contract';
+import { messageOf } from '@howdah/contract/thrown';
 import { isPassing } from '../../../repository/problem.ts';
 import { secondsBetween, verifiedOf, type Measured, type Verified } from '../../restored-backup.ts';
 import type { RunStep } from '../../run-step.ts';
@@ -249,7 +250,7 @@ async function runCheck(
     (detail) => ({ name, succeeded: true, detail }),
     (error: unknown) => {
       if (isPassing(error)) throw error;
-      const detail = error instanceof Error ? error.message : String(error);
+      const detail = messageOf(error);
       return { name, succeeded: false, detail };
     },
   );

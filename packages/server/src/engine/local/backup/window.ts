@@ -3,6 +3,7 @@
  * for others.
  */
 import { join } from 'node:path';
+import { messageOf } from '@howdah/contract/thrown';
 import type { BackupPolicy } from '../../../config.ts';
 import type { LocalBackups } from '../../engine.ts';
 import { bytesBelow } from '../host/space.ts';
@@ -210,7 +211,7 @@ export function reachable(intervals: readonly Interval[]): {
 /** The problem of a service's WAL archive; null: there is none. */
 export async function archiveProblem(paths: InstancePaths): Promise<string | null> {
   if ((await entriesOf(paths.root)).length === 0) return null; // it is being made
-  const unreadable = await listEntries(paths.archive).then(() => null, said);
+  const unreadable = await listEntries(paths.archive).then(() => null, messageOf);
   const stays =
     'WAL stays in pg_wal meanwhile, which grows until this is fixed or the disk is full';
   if (unreadable !== null) return `the WAL archive cannot be read: ${unreadable}; ${stays}`;
@@ -240,8 +241,6 @@ export async function archiveProblem(paths: InstancePaths): Promise<string | nul
   const intervals = await reaches(paths, await listSnapshots(paths));
   return missingWal(intervals.filter(({ gap }) => gap === null || !gaveWay(gap, kept)));
 }
-
-const said = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
 /**
  * The moments that cannot be reached since WAL files are missing; null: there are none.

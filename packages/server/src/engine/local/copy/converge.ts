@@ -2,6 +2,7 @@
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DATABASE_NAME } from '@howdah/contract';
+import { messageOf } from '@howdah/contract/thrown';
 import { type BeginStep, type Seen, type Verdict, EngineUnavailable } from '../../engine.ts';
 import { COPY_APPLICATION, MOVE_ROLES, OPERATOR_ROLES } from '../../moves.ts';
 import { removeTree } from '../host/clone.ts';
@@ -133,7 +134,7 @@ async function copyData(
     else await begin(COPY_STEPS.copy, before, progress);
     return { ...again, waitMs: POLL_MS };
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     const did = COPY_STEPS.copy;
     const failed = { did, detail: reason, seen: before, outcome: 'failed' } as const;
     return { ...failed, reason: `${did}: ${reason}` };

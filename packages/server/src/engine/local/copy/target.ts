@@ -1,6 +1,7 @@
 /** The target of moves on this machine: what it can take, and what its copies have. */
 import { existsSync } from 'node:fs';
 import { arch } from 'node:process';
+import { messageOf } from '@howdah/contract/thrown';
 import { EngineUnavailable } from '../../engine.ts';
 import type { CopyPosition, ExtensionVersion, MoveRoles, MoveTargetRegion } from '../../moves.ts';
 import { POOLER_ROLE } from '../../pooler/lookup.ts';
@@ -51,7 +52,7 @@ export function createMoveTarget(local: Place): MoveTargetRegion {
 
 function throwUnavailable(error: unknown): never {
   if (error instanceof EngineUnavailable) throw error;
-  const reason = error instanceof Error ? error.message : String(error);
+  const reason = messageOf(error);
   throw new EngineUnavailable(reason, { cause: error });
 }
 

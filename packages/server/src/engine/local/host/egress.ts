@@ -11,6 +11,7 @@ import type { Rounds } from '../../../lib/rounds.ts';
 import { readlinkSync, statSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { isIPv6 } from 'node:net';
+import { messageOf } from '@howdah/contract/thrown';
 import { findAllowedIn } from './followed-server.ts';
 import { namespacePath } from '../network/listener.ts';
 import type { Layout } from './layout.ts';
@@ -60,7 +61,7 @@ export async function probeEgress(): Promise<EgressAbility> {
     ]);
     return { refused: true, note: EGRESS_NOTE };
   } catch (error) {
-    const refused = error instanceof Error ? error.message : String(error);
+    const refused = messageOf(error);
     return without(
       'refusing that takes CAP_NET_ADMIN and a kernel with nf_tables, ' +
         `and this machine refuses: ${refused}`,

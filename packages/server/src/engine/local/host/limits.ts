@@ -6,6 +6,7 @@ import { randomBytes } from 'node:crypto';
 import { access, constants, readdir, rmdir, stat, writeFile, realpath } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { messageOf } from '@howdah/contract/thrown';
 import { quotaOf, type Sized } from './cpu-bound.ts';
 import type { Machine } from './machine-record.ts';
 import {
@@ -66,7 +67,7 @@ async function firstOf(attempts: (() => Promise<Limits>)[]): Promise<Limits> {
     try {
       return await attempt();
     } catch (error) {
-      problems.push(error instanceof Error ? error.message : String(error));
+      problems.push(messageOf(error));
     }
   }
   return { kind: 'none', why: problems.join('; ') };
@@ -263,7 +264,7 @@ export const delegatedGroup = (own: string): string =>
   own === '/' || /\.(service|scope|slice)$/.test(own) ? own : dirname(own);
 
 function notDelegated(error: unknown): never {
-  const why = error instanceof Error ? error.message : String(error);
+  const why = messageOf(error);
   throw new Error(
     `cgroup v2 is not delegated to this user (${why}); ` +
       'as root or in a systemd unit with Delegate=yes and DelegateSubgroup=control it is',

@@ -1,5 +1,6 @@
 /** Mounts images by loop devices, and lets go of them. */
 import { quotedWord } from '@howdah/contract/shell';
+import { messageOf } from '@howdah/contract/thrown';
 import { stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -47,7 +48,7 @@ export async function withDevice(
   ]).catch((error: unknown) => {
     throw new Error(
       `no loop device for ${image}: ` +
-        `${error instanceof Error ? error.message : String(error)}; in a container ` +
+        `${messageOf(error)}; in a container ` +
         'it needs --privileged',
       { cause: error },
     );
@@ -86,7 +87,7 @@ export async function unmount(directory: string): Promise<void> {
       if (attempt === UNMOUNT_ATTEMPTS) {
         throw new Error(
           `${directory} cannot be unmounted: ` +
-            `${error instanceof Error ? error.message : String(error)}; fuser -vm ` +
+            `${messageOf(error)}; fuser -vm ` +
             `${quotedWord(directory)} shows who uses it`,
           { cause: error },
         );

@@ -22,6 +22,7 @@ import {
 } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import type { Size } from '@howdah/contract';
+import { messageOf } from '@howdah/contract/thrown';
 import type { Installation } from '../postgres/installations.ts';
 import type { Layout } from './layout.ts';
 import { noneOf } from '../../../lib/processes.ts';
@@ -127,7 +128,7 @@ export async function prepareSandbox(
     ]);
     return sandbox;
   } catch (error) {
-    return { way: 'none', note: noteOf(error instanceof Error ? error.message : String(error)) };
+    return { way: 'none', note: noteOf(messageOf(error)) };
   }
 }
 
@@ -145,7 +146,7 @@ export async function foreseeSandbox(
     await run(command, [...args, 'sh', '-c', probe]);
     return { way: 'mounts', note: MOUNTS_NOTE };
   } catch (error) {
-    return { way: 'none', note: noteOf(error instanceof Error ? error.message : String(error)) };
+    return { way: 'none', note: noteOf(messageOf(error)) };
   }
 }
 

@@ -22,6 +22,7 @@ import {
 import { readdir, rename, rm, symlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { userInfo } from 'node:os';
+import { messageOf } from '@howdah/contract/thrown';
 import type { InstancePaths } from './layout.ts';
 import { markerOf } from './marker.ts';
 import { allPids, isErrno, uidOf } from '../../../lib/processes.ts';
@@ -215,8 +216,7 @@ export function whyNoUsers(directory: string, [first, last]: UidRange): string |
 const nearestDirectory = (path: string): string =>
   existsSync(path) ? path : nearestDirectory(dirname(path));
 const unwritable = (directory: string, error: unknown): string =>
-  `the register of users in ${directory} cannot be written: ` +
-  (error instanceof Error ? error.message : String(error));
+  `the register of users in ${directory} cannot be written: ` + messageOf(error);
 
 /** Makes the registry. @returns why it cannot be written; null: it can */
 export function makeRegistry(directory: string): string | null {

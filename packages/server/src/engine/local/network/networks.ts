@@ -11,6 +11,7 @@
 import { readdir } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { VpcMethod } from '@howdah/contract';
+import { messageOf } from '@howdah/contract/thrown';
 import { addressAt, ROUTER_HOST, trustedCidr } from '../../../lib/cidr.ts';
 import type { VpcSpec } from '../../spec.ts';
 import { NotYet } from '../../not-yet.ts';
@@ -46,7 +47,7 @@ export async function probeNetworks(): Promise<NetworkAbility> {
     await run('unshare', ['--net', '--mount', '--', 'sh', '-e', '-c', PROBE]);
     return { method: 'bridge', note: BRIDGE_NOTE };
   } catch (error) {
-    const refused = error instanceof Error ? error.message : String(error);
+    const refused = messageOf(error);
     return without(
       'CAP_SYS_ADMIN, CAP_NET_ADMIN and a kernel with bridge and veth, ' +
         `and this machine refuses: ${refused}`,

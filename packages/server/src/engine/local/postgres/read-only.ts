@@ -9,6 +9,7 @@ import { existsSync } from 'node:fs';
 import { realpath } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { promisify } from 'node:util';
+import { messageOf } from '@howdah/contract/thrown';
 import { run } from '../../../lib/run.ts';
 import { ensureDirectory, ensureMode, readFile, rename, rm } from '../host/root-files.ts';
 import { READ_ONLY_MODULE_SOURCE } from '../../../paths.ts';
@@ -55,7 +56,7 @@ export async function readOnlyModule(
   try {
     return { path: await compile(target, { directory, headers, compiler }) };
   } catch (error) {
-    return { path: null, missing: error instanceof Error ? error.message : String(error) };
+    return { path: null, missing: messageOf(error) };
   }
 }
 

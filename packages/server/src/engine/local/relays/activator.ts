@@ -5,6 +5,7 @@
  */
 import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
+import { messageOf } from '@howdah/contract/thrown';
 import { isErrno } from '../../../lib/processes.ts';
 import { rm } from '../host/root-files.ts';
 import { ownDescriptors, type Descriptors } from './descriptors.ts';
@@ -39,7 +40,7 @@ export async function runActivator(path: string): Promise<void> {
         try {
           send(engine, { n: request.n, value: await perform(activator, request) });
         } catch (error) {
-          const text = error instanceof Error ? error.message : String(error);
+          const text = messageOf(error);
           send(engine, { n: request.n, error: text });
         }
       };

@@ -8,6 +8,7 @@ import { connect, createServer, type Server, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createSecureContext } from 'node:tls';
+import { messageOf } from '@howdah/contract/thrown';
 import { readChunk, readStart, REQUEST_BYTES, startError } from '../../../lib/client-start.ts';
 import { pass, within } from '../../../lib/sockets.ts';
 import { answerClient, CANNOT_CONNECT_NOW } from '../network/client-notice.ts';
@@ -252,7 +253,7 @@ async function startPlanned({ launch }: RelayPlan): Promise<Problem | null> {
         return failed(await whyItEnded(launch.paths, begunMs));
     }
   } catch (error) {
-    return failed(error instanceof Error ? error.message : String(error));
+    return failed(messageOf(error));
   }
 }
 

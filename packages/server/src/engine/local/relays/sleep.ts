@@ -1,4 +1,5 @@
 /** Puts servers to sleep that nobody uses, and says what keeps the others awake. */
+import { messageOf } from '@howdah/contract/thrown';
 import type { Client } from 'pg';
 import { EngineUnavailable } from '../../engine.ts';
 import type { Holder, Sleeping } from '../../sleep.ts';
@@ -142,6 +143,6 @@ async function inServer<T>(
 
 /** @throws EngineUnavailable */
 function refuse(error: unknown): never {
-  const reason = error instanceof Error ? error.message : String(error);
+  const reason = messageOf(error);
   throw new EngineUnavailable(reason, { cause: error });
 }

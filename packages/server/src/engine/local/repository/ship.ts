@@ -1,5 +1,6 @@
 /** Brings the WAL and the backups of a service to a repository. */
 import { basename, join } from 'node:path';
+import { messageOf } from '@howdah/contract/thrown';
 import { createTurns } from '../../../lib/turns.ts';
 import type { Repository } from '../../../repository/repository.ts';
 import type { RunStep } from '../../run-step.ts';
@@ -80,7 +81,7 @@ export function changeState<T>(
 /** An error as users of the service read it. */
 function problemText({ context }: Pick<Shipment, 'context'>, error: unknown): string {
   const clean = pathCleaner(context.machine.layout.root);
-  return clean(error instanceof Error ? error.message : String(error));
+  return clean(messageOf(error));
 }
 
 /**

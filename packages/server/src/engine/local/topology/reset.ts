@@ -5,6 +5,7 @@
  */
 import { join } from 'node:path';
 import { ADMIN_ROLE } from '@howdah/contract';
+import { messageOf } from '@howdah/contract/thrown';
 import { readText } from '../../../lib/untrusted-files.ts';
 import type { ShowProgress } from '../../engine.ts';
 import { NotYet, Refused } from '../../not-yet.ts';
@@ -105,7 +106,7 @@ async function makeData(
     if (error instanceof NotYet) throw error;
     await killCopy(machine, copy);
     await discard(machine, id, made);
-    throw new Refused(error instanceof Error ? error.message : String(error), { cause: error });
+    throw new Refused(messageOf(error), { cause: error });
   } finally {
     await discardCopy(machine, copy);
   }

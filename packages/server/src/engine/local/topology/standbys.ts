@@ -4,6 +4,7 @@
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { messageOf } from '@howdah/contract/thrown';
 import { configure } from './make-instance.ts';
 import { copying, type Executor, type Found } from './executor.ts';
 import { archiveLeftovers } from '../backup/recovery.ts';
@@ -157,7 +158,7 @@ export async function startStandby<T>(
   try {
     return await start();
   } catch (error) {
-    broken.set(key, error instanceof Error ? error.message : String(error));
+    broken.set(key, messageOf(error));
     throw error;
   }
 }

@@ -7,6 +7,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { MAX_REPLICAS } from '@howdah/contract';
+import { messageOf } from '@howdah/contract/thrown';
 import { whyNotServed } from '../../../repository/pgbackrest.ts';
 import type { RunStep } from '../../run-step.ts';
 import { TRIAL_STEP, type ServiceSpec, type Upgrade } from '../../spec.ts';
@@ -101,7 +102,7 @@ export async function convertInPlace(
     } catch (error) {
       if (error instanceof NotYet) throw error;
       await discard(machine, spec.id, made);
-      throw new Refused(error instanceof Error ? error.message : String(error), { cause: error });
+      throw new Refused(messageOf(error), { cause: error });
     }
   });
 }

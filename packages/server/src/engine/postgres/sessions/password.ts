@@ -1,6 +1,7 @@
 /** Sets the password of a service's admin role. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ADMIN_ROLE, DATABASE_NAME } from '@howdah/contract';
+import { messageOf } from '@howdah/contract/thrown';
 import type { Client } from 'pg';
 import { NoAnswer } from './monitor.ts';
 import { endSessionsOfAdmin, type AdminSessions } from './older-sessions.ts';
@@ -91,7 +92,7 @@ export async function setPassword(
       }
     });
   } catch (error) {
-    throw new NoAnswer(error instanceof Error ? error.message : String(error), { cause: error });
+    throw new NoAnswer(messageOf(error), { cause: error });
   }
 }
 

@@ -5,6 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Client, DatabaseError, escapeIdentifier } from 'pg';
 import { DATABASE_NAME, type QueryResult } from '@howdah/contract';
+import { messageOf } from '@howdah/contract/thrown';
 import { createTurns } from '../../../lib/turns.ts';
 import { EngineUnavailable, type ReadStatement } from '../../engine.ts';
 import {
@@ -141,7 +142,7 @@ async function superuserAt(
     await withSuperuserSession({ server: place.server, port, name: 'howdah', database }, work);
   } catch (error) {
     if (error instanceof EngineUnavailable) throw error;
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     throw refusedWithoutDatabase(error) ?? new EngineUnavailable(reason, { cause: error });
   }
 }

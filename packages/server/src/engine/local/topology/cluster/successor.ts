@@ -1,4 +1,5 @@
 /** The standby that can take over from a primary that is dead or hangs. */
+import { messageOf } from '@howdah/contract/thrown';
 import { newestTimeline, endOfWal } from '../../../postgres/data/wal.ts';
 import { waitedForOf } from '../../../postgres/replication/replication-conf.ts';
 import {
@@ -44,7 +45,7 @@ export async function findSuccessor(round: ClusterRound): Promise<Successor> {
     });
   } catch (error) {
     // The primary is started again where it is, which says more.
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     return { why: `how far member ${ha.primary} has written cannot be read: ${reason}` };
   }
 }
