@@ -46,8 +46,7 @@ export const oneLine = (text: string): string => text.replaceAll(/\s+/g, ' ').tr
 
 /** The message of an error of a server or a program, on one line of at most 500 characters. */
 export function shortMessageOf(error: unknown): string {
-  const text = oneLine(messageOf(error));
-  const shown = text === '' && error instanceof Error ? error.name : text;
+  const shown = oneLine(messageOf(error));
   return shown.length > 500 ? `${shown.slice(0, 499)}…` : shown;
 }
 
