@@ -1,4 +1,4 @@
-/** What a thrown value says: a program may throw anything, not only an `Error`. */
+/** The text of a thrown value: a program may throw anything, not only an `Error`. */
 
 /**
  * The message of an error, or the text of another value that was thrown. It is never empty for an

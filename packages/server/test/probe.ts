@@ -178,7 +178,7 @@ export { makeAllServicesDue } from '../src/store/repositories.ts';
 export { insertSamples } from '../src/store/samples.ts';
 export { findNextSourceToRemove, findNextToPurge } from '../src/store/service-lists.ts';
 export { changeService } from '../src/store/services.ts';
-export { insertSpare } from '../src/store/spares.ts';
+export { insertService } from '../src/store/new-services.ts';
 export type { Db, Tables, Tx } from '../src/store/tables.ts';
 export { refreshAllowedNetworks } from '../src/store/vpcs.ts';
 export { makeServicesDue } from '../src/store/vpcs.ts';

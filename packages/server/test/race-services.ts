@@ -3,7 +3,7 @@ import {
   beginOperation,
   changeService,
   type Engine,
-  insertSpare,
+  insertService,
   LOCAL_REGION,
   networkColumnsOf,
   type OperationRow,
@@ -23,7 +23,6 @@ export type Ground = { store: Store; engine: Engine; projectId: string; lastPort
 
 const COMMON = {
   region: LOCAL_REGION,
-  serviceType: 'POSTGRES',
   addons: [],
   major: null,
   origin: null,
@@ -52,7 +51,7 @@ function layRows(ground: Ground, world: World) {
   const { projectId } = ground;
   return ground.store.db.transaction().execute(async (tx) => {
     const size = { cpuMillis: world.cpuMillis, memoryGbs: 2 };
-    const fresh = await insertSpare(tx, { ...COMMON, size, endpoint: nextEndpoint(ground) });
+    const fresh = await insertService(tx, { ...COMMON, size, endpoint: nextEndpoint(ground) });
     const owned = { id: fresh.id, project_id: projectId };
     const operation = world.operation === null ? null : await underWay(tx, owned, world.operation);
     const shared = { project_id: projectId, created: new Date(), environment: world.environment };
@@ -101,7 +100,7 @@ async function laySets(
 ): Promise<string | null> {
   let setId: string | null = null;
   for (const set of sets) {
-    const spare = await insertSpare(tx, {
+    const spare = await insertService(tx, {
       ...COMMON,
       size: { cpuMillis: set.cpuMillis, memoryGbs: 1 },
       endpoint: nextEndpoint(ground),

@@ -196,7 +196,8 @@ async function createExtensions(target: Client, extensions: readonly Extension[]
       await target.query(`create extension ${escapeIdentifier(name)}${place}`);
     } catch (error) {
       throw new Failure(
-        `the extension ${name} of the source cannot be created in the service: ${shortMessageOf(error)}`,
+        `the extension ${name} of the source cannot be created in the service: ` +
+          shortMessageOf(error),
       );
     }
   }

@@ -1,16 +1,17 @@
 /**
  * Keeps spares running, so that the next create finds one: a spare is a service without a project.
  */
-import { DEFAULT_SIZE, typeOfAddons } from '@howdah/contract';
+import { DEFAULT_SIZE } from '@howdah/contract';
 import { defaultAddons, defaultMajor } from '../domain/service/spec.ts';
 import { type Addresses, NoPortLeft, type PortLedger, type Endpoint } from '../engine/spec.ts';
 import type { Region } from '../engine/regions.ts';
 import { newId } from '../lib/ids.ts';
 import type { Store } from '../store/database.ts';
 import { makeDue } from '../store/leases.ts';
+import { insertService } from '../store/new-services.ts';
 import { createPortLedger } from '../store/regions.ts';
 import { changeService, lockService } from '../store/services.ts';
-import { countSpares, insertSpare, listStaleSpares } from '../store/spares.ts';
+import { countSpares, listStaleSpares } from '../store/spares.ts';
 
 /**
  * Brings the number of a region's spares of the default type and size to `wanted`. Removes the
@@ -40,10 +41,9 @@ export async function keepSpares(store: Store, region: Region, wanted: number): 
       const endpoint = await reserveOrNull(addresses, createPortLedger(tx, region), id);
       if (endpoint === null) return;
       if ((await countSpares(tx, region.code, kind)) >= wanted) return;
-      const spare = await insertSpare(tx, {
+      const spare = await insertService(tx, {
         id,
         region: region.code,
-        serviceType: typeOfAddons(addons),
         ...kind,
         size: DEFAULT_SIZE,
         origin: null,

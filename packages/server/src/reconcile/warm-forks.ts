@@ -2,14 +2,12 @@
  * Keeps forks of services warm for their next leases. A warm fork is a service without a project,
  * like a spare: users do not see it, and it counts for none of their limits.
  */
-import { typeOfAddons } from '@howdah/contract';
+import { forkOfNow, inheritedByFork } from '../domain/service/fork.ts';
 import { isIdle, roomForWarm, warmFor, type LeaseRoom } from '../domain/service/lease.ts';
-import type { ServiceRow } from '../domain/service/row.ts';
-import { sizeOf } from '../domain/service/spec.ts';
 import { EngineUnavailable, type Leasing } from '../engine/engine.ts';
 import { NoPortLeft } from '../engine/spec.ts';
 import type { Region } from '../engine/regions.ts';
-import { newId, newPassword } from '../lib/ids.ts';
+import { newPassword } from '../lib/ids.ts';
 import type { Log } from '../lib/log.ts';
 import type { Rounds } from '../lib/rounds.ts';
 import { scramVerifier } from '../lib/scram.ts';
@@ -27,9 +25,8 @@ import {
   type Warm,
 } from '../store/leased-servers.ts';
 import { makeDue } from '../store/leases.ts';
-import { createPortLedger } from '../store/regions.ts';
+import { insertServiceAtEndpoint } from '../store/new-services.ts';
 import { changeService, lockService } from '../store/services.ts';
-import { insertSpare } from '../store/spares.ts';
 import type { Tx } from '../store/tables.ts';
 
 /** Forks that are made at the same time: clients that connect have the machine first. */
@@ -106,7 +103,7 @@ async function keepFor(
   const making = usable.filter(({ isReady }) => !isReady).length;
   const missing = Math.min(wanted - usable.length, MAKING_AT_ONCE - making, left.room);
   for (let n = 0; n < missing; n++) {
-    await store.db.transaction().execute((tx) => addFork(context, tx, demand.parentId, committed));
+    await addFork(context, demand.parentId, committed);
     left.room -= 1;
   }
 }
@@ -121,8 +118,22 @@ async function committedOf({ leasing }: Context, id: string): Promise<string | n
   }
 }
 
-/** @param committed what the service had committed, at least, when the fork is made */
-async function addFork(
+/**
+ * Adds a fork of a service, unless no port is left.
+ *
+ * @param committed what the service had committed, at least, when the fork is made
+ */
+async function addFork(context: Context, parentId: string, committed: string): Promise<void> {
+  try {
+    await context.store.db
+      .transaction()
+      .execute((tx) => insertWarmFork(context, tx, parentId, committed));
+  } catch (error) {
+    if (!(error instanceof NoPortLeft)) throw error;
+  }
+}
+
+async function insertWarmFork(
   { region }: Context,
   tx: Tx,
   parentId: string,
@@ -130,37 +141,12 @@ async function addFork(
 ): Promise<void> {
   const parent = (await lockService(tx, parentId))?.service;
   if (parent === undefined || parent.project_id === null || parent.status !== 'READY') return;
-  const fork = await insertFork(tx, region, parent);
-  if (fork === null) return;
+  const fork = await insertServiceAtEndpoint(tx, region, forkOfNow(parent));
   await insertLeasedServer(tx, { id: fork.id, parent: parentId, committed });
-  const { preload, storage_gb, cpu_bound } = parent;
   // Until it is taken, nobody knows its password, and that of its parent opens it no more.
   const first_verifier = await scramVerifier(newPassword());
-  await changeService(tx, fork, { preload, storage_gb, cpu_bound, first_verifier }, null);
+  await changeService(tx, fork, { ...inheritedByFork(parent), first_verifier }, null);
   await makeDue(tx, fork.id);
-}
-
-/** @returns null: no port is left */
-async function insertFork(tx: Tx, region: Region, parent: ServiceRow): Promise<ServiceRow | null> {
-  const { addons, pg_version: major } = parent;
-  const id = newId();
-  try {
-    const ports = createPortLedger(tx, region);
-    const endpoint = await region.engine.addresses.reserve(ports, { id, poolerOf: null });
-    return await insertSpare(tx, {
-      id,
-      region: region.code,
-      serviceType: typeOfAddons(addons),
-      addons,
-      major,
-      size: sizeOf(parent),
-      origin: { parent: parent.id, strategy: 'NOW', targetTime: null },
-      endpoint,
-    });
-  } catch (error) {
-    if (error instanceof NoPortLeft) return null;
-    throw error;
-  }
 }
 
 /** Removes a warm fork, unless it was taken meanwhile. */

@@ -10,7 +10,6 @@ import {
   defaultStorageGb,
   type Size,
   STORAGE_GB,
-  typeOfAddons,
 } from '@howdah/contract';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { NotAdoptable, type Adoptable } from '../engine/adoptable-data.ts';
@@ -20,7 +19,7 @@ import { makeDue } from '../store/leases.ts';
 import { beginOperation } from '../store/operations.ts';
 import { isPromised, lockAdoptions } from '../store/regions.ts';
 import { changeService, lockService } from '../store/services.ts';
-import { insertSpare } from '../store/spares.ts';
+import { insertService } from '../store/new-services.ts';
 import type { Tx } from '../store/tables.ts';
 import { useAllowList } from './allow-lists.ts';
 import { type Caller, makeChange, type Outcome } from './change.ts';
@@ -64,9 +63,8 @@ export async function adoptService(
     await refuseSecondProject(tx, regions, region, caller.projectId);
     await keepWithinLimits(tx, caller.projectId, { services: 1, ...weightOf(size, 1) });
     const endpoint = await endpointFor(tx, region, found, id);
-    const serviceType = typeOfAddons(addons);
-    const made = { id, region: region.code, serviceType, addons, major, size, storageGb, endpoint };
-    const fresh = await insertSpare(tx, { ...made, origin: null });
+    const made = { id, region: region.code, addons, major, size, storageGb, endpoint };
+    const fresh = await insertService(tx, { ...made, origin: null });
     const subject = { id, project_id: caller.projectId };
     const operation = await beginOperation(tx, subject, 'adopt', caller, null);
     const change = {

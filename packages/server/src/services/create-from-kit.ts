@@ -30,12 +30,13 @@ import {
   type Repository,
 } from '../repository/repository.ts';
 import { makeDue } from '../store/leases.ts';
+import { insertServiceAtEndpoint } from '../store/new-services.ts';
 import { beginOperation } from '../store/operations.ts';
 import { changeService } from '../store/services.ts';
 import { type Caller, type DryRunNotes, makeChange, type Outcome } from './change.ts';
 import { refuseFullDisk, refuseLargeQuota, sizeOrRefuse } from './room.ts';
 import { refuseSecondProject } from './single-project.ts';
-import { insertServiceAtEndpoint } from './create-service.ts';
+import { refuseWithoutPort } from './endpoints.ts';
 import { refuseMissingLibraries } from './extensions.ts';
 import { keepWithinKey } from './lifetimes.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
@@ -115,7 +116,7 @@ export async function createServiceFromKit(
     await keepWithinKey(tx, caller);
     await keepWithinLimits(tx, caller.projectId, { services: 1, ...weightOf(size, 1) });
     const made = { addons, major: backup.major, size, origin: null };
-    const fresh = await insertServiceAtEndpoint(region, tx, made);
+    const fresh = await refuseWithoutPort(insertServiceAtEndpoint(tx, region, made));
     const subject = { id: fresh.id, project_id: caller.projectId };
     const operation = await beginOperation(tx, subject, 'create', caller, null);
     await keepNotCarried(tx, operation.id, { kind: 'createFromKit' }, null);

@@ -6,18 +6,15 @@ import {
   type CreateServiceBody,
   DEFAULT_SIZE,
   defaultStorageGb,
-  type Size,
   typeOfAddons,
 } from '@howdah/contract';
 import { lifetimeOfNew } from '../domain/service/lifetime.ts';
-import type { ServiceRow } from '../domain/service/row.ts';
 import type { Region } from '../engine/regions.ts';
-import type { Origin } from '../engine/spec.ts';
-import { newId, newPassword } from '../lib/ids.ts';
+import { newPassword } from '../lib/ids.ts';
 import { scramVerifier } from '../lib/scram.ts';
 import { type Caller, makeChange } from './change.ts';
 import type { ControlContext } from './control-context.ts';
-import { poolerColumns, reserveEndpoint } from './endpoints.ts';
+import { poolerColumns, refuseWithoutPort } from './endpoints.ts';
 import { refuseFullDisk, refuseLargeQuota, sizeOrRefuse } from './room.ts';
 import { refuseSecondProject } from './single-project.ts';
 import {
@@ -36,8 +33,8 @@ import { joinVpc } from './vpcs.ts';
 import { makeDue } from '../store/leases.ts';
 import { beginOperation } from '../store/operations.ts';
 import { changeService } from '../store/services.ts';
-import { insertSpare, lockSpare } from '../store/spares.ts';
-import type { Tx } from '../store/tables.ts';
+import { insertServiceAtEndpoint } from '../store/new-services.ts';
+import { lockSpare } from '../store/spares.ts';
 
 /** Creates a service, from a spare where one fits. Its initial password is in this answer only. */
 export async function createService(
@@ -87,7 +84,10 @@ export async function createService(
         ? null
         : await lockSpare(tx, { region: region.code, addons, major, size });
     const fresh =
-      spare ?? (await insertServiceAtEndpoint(region, tx, { addons, major, size, origin: null }));
+      spare ??
+      (await refuseWithoutPort(
+        insertServiceAtEndpoint(tx, region, { addons, major, size, origin: null }),
+      ));
     const operation = await beginOperation(
       tx,
       { id: fresh.id, project_id: caller.projectId },
@@ -127,23 +127,6 @@ async function specOrRefuse(region: Region, caller: Caller, body: CreateServiceB
   const { major } = capability;
   if (body.enable_pooler === true) refuseImpossible(region, 'enablePooler', 'enable_pooler');
   return { addons, major, size, replicas };
-}
-
-/** Inserts a service at a new endpoint. */
-export async function insertServiceAtEndpoint(
-  region: Region,
-  tx: Tx,
-  made: { addons: readonly Addon[]; major: number | null; size: Size; origin: Origin | null },
-): Promise<ServiceRow> {
-  const id = newId();
-  const endpoint = await reserveEndpoint(tx, region, { id, poolerOf: null });
-  return insertSpare(tx, {
-    id,
-    region: region.code,
-    serviceType: typeOfAddons(made.addons),
-    ...made,
-    endpoint,
-  });
 }
 
 export function chooseAddons(region: Region, body: CreateServiceBody): readonly Addon[] {

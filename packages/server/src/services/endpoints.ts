@@ -13,8 +13,14 @@ export async function reserveEndpoint(
   region: Region,
   listener: Listener,
 ): Promise<Endpoint> {
+  const { addresses } = region.engine;
+  return refuseWithoutPort(addresses.reserve(createPortLedger(tx, region), listener));
+}
+
+/** @throws ApiError LIMIT_EXCEEDED when no port is left for what is made */
+export async function refuseWithoutPort<T>(made: Promise<T>): Promise<T> {
   try {
-    return await region.engine.addresses.reserve(createPortLedger(tx, region), listener);
+    return await made;
   } catch (error) {
     if (error instanceof NoPortLeft) throw new ApiError('LIMIT_EXCEEDED', error.message);
     throw error;

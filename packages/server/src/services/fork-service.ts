@@ -1,5 +1,6 @@
 /** Forks services. */
 import { ALLOWED, ApiError, type Backups, type ForkBody, refusal } from '@howdah/contract';
+import { inheritedByFork } from '../domain/service/fork.ts';
 import { chooseRepository } from '../domain/service/fork-source.ts';
 import { lifetimeOfNew } from '../domain/service/lifetime.ts';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
@@ -26,7 +27,7 @@ import {
   nameOfFork,
   refuseUsedName,
 } from './service-rules.ts';
-import { insertServiceAtEndpoint } from './create-service.ts';
+import { refuseWithoutPort } from './endpoints.ts';
 import { autoSuspendOfFork } from './auto-suspend.ts';
 import { keepWithinKey } from './lifetimes.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
@@ -37,6 +38,7 @@ import { joinVpc } from './vpcs.ts';
 import { makeDue } from '../store/leases.ts';
 import { beginOperation } from '../store/operations.ts';
 import type { ServicePlace } from '../store/service-documents.ts';
+import { insertServiceAtEndpoint } from '../store/new-services.ts';
 import { changeService, readUpgrades } from '../store/services.ts';
 import type { Db, Tx } from '../store/tables.ts';
 
@@ -82,7 +84,8 @@ export async function forkService(
     const { addons } = parent;
     const major = majorOfFork(region, parent, body);
     await refuseWithoutAnswer(region);
-    const fresh = await insertServiceAtEndpoint(region, tx, { addons, major, size, origin });
+    const spec = { addons, major, size, origin };
+    const fresh = await refuseWithoutPort(insertServiceAtEndpoint(tx, region, spec));
     const operation = await beginOperation(
       tx,
       { id: fresh.id, project_id: caller.projectId },
@@ -103,7 +106,7 @@ export async function forkService(
       created_by: caller.publicKey,
       ...lifetime,
       first_verifier: verifier,
-      preload: parent.preload,
+      ...inheritedByFork(parent),
       storage_gb: storageOrRefuse(body.storage_gb ?? parent.storage_gb, usedGb),
       cpu_bound: cpuBoundOrRefuse(region, caller, body.cpu_bound, parent.cpu_bound),
     };

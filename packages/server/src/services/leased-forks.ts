@@ -1,5 +1,6 @@
 /** Forks that become leases, or hold leases: warm ones, and new ones where none is warm. */
 import { randomUUID } from 'node:crypto';
+import { forkOfNow, inheritedByFork } from '../domain/service/fork.ts';
 import { lifetimeOfNew } from '../domain/service/lifetime.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
 import { sizeOf } from '../domain/service/spec.ts';
@@ -9,11 +10,12 @@ import { newPassword } from '../lib/ids.ts';
 import { scramVerifier } from '../lib/scram.ts';
 import { insertLeasedServer, lockWarm } from '../store/leased-servers.ts';
 import { makeDue } from '../store/leases.ts';
+import { insertServiceAtEndpoint } from '../store/new-services.ts';
 import { beginOperation, recordOperation, type Requester } from '../store/operations.ts';
 import { changeService } from '../store/services.ts';
 import type { Tx } from '../store/tables.ts';
 import type { Caller } from './change.ts';
-import { insertServiceAtEndpoint } from './create-service.ts';
+import { refuseWithoutPort } from './endpoints.ts';
 import { networkOfFork } from './fork-service.ts';
 import { keepWithinKey } from './lifetimes.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
@@ -90,11 +92,8 @@ async function openWarm(
 
 /** A fork that is made for a lease: none was warm. */
 async function insertFork(tx: Tx, region: Region, parent: ServiceRow): Promise<ServiceRow> {
-  const { id, addons, pg_version: major } = parent;
-  const origin = { parent: id, strategy: 'NOW', targetTime: null } as const;
-  const size = sizeOf(parent);
-  const fork = await insertServiceAtEndpoint(region, tx, { addons, major, size, origin });
-  await insertLeasedServer(tx, { id: fork.id, parent: id, committed: null });
+  const fork = await refuseWithoutPort(insertServiceAtEndpoint(tx, region, forkOfNow(parent)));
+  await insertLeasedServer(tx, { id: fork.id, parent: parent.id, committed: null });
   return fork;
 }
 
@@ -121,9 +120,7 @@ async function takeFork(
     // Each lease ends within minutes: nobody is to be warned of that.
     expiry_warning_at: null,
     first_verifier: secret.verifier,
-    preload: parent.preload,
-    storage_gb: parent.storage_gb,
-    cpu_bound: parent.cpu_bound,
+    ...inheritedByFork(parent),
   };
   if (isWarm) {
     await recordOperation(tx, of, 'fork', requesterOf(caller));

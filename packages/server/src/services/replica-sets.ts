@@ -31,11 +31,10 @@ import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { sizeColumns, sizeOf, networkColumnsOf } from '../domain/service/spec.ts';
 import { findReplicaSet, changeService, lockService } from '../store/services.ts';
 import type { ServicePlace } from '../store/service-documents.ts';
-import { newId } from '../lib/ids.ts';
-import { insertSpare } from '../store/spares.ts';
+import { insertServiceAtEndpoint } from '../store/new-services.ts';
 import { untilDone, type Done } from './completion.ts';
 import type { ControlContext } from './control-context.ts';
-import { poolerColumns, reserveEndpoint } from './endpoints.ts';
+import { poolerColumns, refuseWithoutPort } from './endpoints.ts';
 import { refuseFullDisk, readSize, refuseWithoutRoom, sizeOrRefuse } from './room.ts';
 import { makeChange, type Caller, type Outcome } from './change.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
@@ -72,19 +71,9 @@ export async function createReplicaSet(
       ...weightOf(size, body.nodes),
     });
     await refuseWithoutAnswer(region);
-    const id = newId();
-    const endpoint = await reserveEndpoint(tx, region, { id, poolerOf: null });
-    const fresh = await insertSpare(tx, {
-      id,
-      region: region.code,
-      serviceType: parent.service_type,
-      addons: parent.addons,
-      major: parent.pg_version,
-      size,
-      endpoint,
-      origin: null,
-      parent: serviceId,
-    });
+    const { addons, pg_version: major } = parent;
+    const made = { addons, major, size, origin: null, parent: serviceId };
+    const fresh = await refuseWithoutPort(insertServiceAtEndpoint(tx, region, made));
     const operation = await beginOperation(
       tx,
       { id: fresh.id, project_id: caller.projectId },

@@ -4,20 +4,20 @@
  */
 import { isId } from '@howdah/contract';
 import { sql } from 'kysely';
+import { COLUMNS_OF_LEASED_FORK } from '../domain/service/fork.ts';
 import type { LeaseDemand } from '../domain/service/lease.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
 import { isForLeases, isIn } from './predicates.ts';
 import type { Db, LeaseRow, Tx } from './tables.ts';
 
-/** A fork is as private as its parent is now, and has and takes what its parent does. */
+const columnsOf = (table: 'p' | 'services') =>
+  sql.join(COLUMNS_OF_LEASED_FORK.map((column) => sql.ref(`${table}.${column}`)));
+
+/** Whether a fork still is what its parent would be forked to now. */
 const isLikeParent = (storage: '=' | '<=') => sql<boolean>`exists (
   select from services p where p.id = leased_servers.parent_id
     and p.storage_gb ${sql.raw(storage)} services.storage_gb
-    and (p.vpc_id, p.allow_list_id, p.pg_version, p.addons, p.preload, p.cpu_millis, p.memory_gbs,
-        p.cpu_bound)
-      is not distinct from (services.vpc_id, services.allow_list_id, services.pg_version,
-        services.addons, services.preload, services.cpu_millis, services.memory_gbs,
-        services.cpu_bound))`;
+    and (${columnsOf('p')}) is not distinct from (${columnsOf('services')}))`;
 
 const IS_LIKE_PARENT = isLikeParent('=');
 

@@ -1,71 +1,11 @@
-/** Services without a project: spares, and new services before they are assigned. */
-import { type Addon, defaultStorageGb, type ServiceType, type Size } from '@howdah/contract';
+/** Spares: services without a project that run until a create takes one. */
+import type { Addon, Size } from '@howdah/contract';
 import { sql } from 'kysely';
 import type { ServiceRow } from '../domain/service/row.ts';
 import { sizeColumns } from '../domain/service/spec.ts';
-import type { Endpoint, Origin } from '../engine/spec.ts';
-import { newId } from '../lib/ids.ts';
+import type { Endpoint } from '../engine/spec.ts';
 import { isSpare } from './predicates.ts';
 import type { Db, Tx } from './tables.ts';
-
-export type NewService = {
-  /** Default: a new one. */
-  id?: string;
-  region: string;
-  serviceType: ServiceType;
-  addons: readonly Addon[];
-  /** The major version of PostgreSQL; null: not known yet. */
-  major: number | null;
-  size: Size;
-  /** Default: by the size. */
-  storageGb?: number;
-  endpoint: Endpoint;
-  origin: Origin | null;
-  /** The service that a read replica set follows. */
-  parent?: string;
-};
-
-/** Inserts a service without a project: a spare. `changeService` assigns it to one. */
-export async function insertSpare(tx: Tx, spare: NewService): Promise<ServiceRow> {
-  return tx
-    .insertInto('services')
-    .values({
-      id: spare.id ?? newId(),
-      project_id: null,
-      region_code: spare.region,
-      name: 'spare',
-      service_type: spare.serviceType,
-      addons: [...spare.addons],
-      pg_version: spare.major,
-      environment: 'DEV',
-      ...spare.endpoint,
-      resource_id: newId(),
-      ...sizeColumns(spare.size),
-      storage_gb: spare.storageGb ?? defaultStorageGb(spare.size),
-      power: 'running',
-      first_verifier: null,
-      origin: spare.origin === null ? null : JSON.stringify(spare.origin),
-      parent_id: spare.parent ?? null,
-      deleted_at: null,
-      drill: null,
-      vpc_id: null,
-      vpc_address: null,
-      allow_list_id: null,
-      metric_exporter_id: null,
-      exported_until: null,
-      allowed_networks: null,
-      memory_mb: null,
-      milli_cpu: null,
-      storage_mb: null,
-      operation_id: null,
-      status: 'QUEUED',
-      doc: '',
-      lease_token: null,
-      lease_until: null,
-    })
-    .returningAll()
-    .executeTakeFirstOrThrow();
-}
 
 /** Locks a running spare with these add-ons, version and size; null: there is none. */
 export async function lockSpare(
