@@ -193,7 +193,7 @@ export const DATA_PLANTS: readonly Plant[] = [
     effect: 'a change that arrives while a service is reconciled is not looked at',
     edits: [
       {
-        file: `${SERVER}/store/leases.ts`,
+        file: `${SERVER}/store/claims.ts`,
         from: 'dueAt === null || (again !== null && again < dueAt) ? again : dueAt',
         to: 'dueAt === null || (again !== null && again > dueAt) ? again : null',
       },
@@ -206,7 +206,7 @@ export const DATA_PLANTS: readonly Plant[] = [
     effect: 'a reconciler that lost its lease overwrites the results of its successor',
     edits: [
       {
-        file: `${SERVER}/store/leases.ts`,
+        file: `${SERVER}/store/claims.ts`,
         from: 'service === undefined || service.lease_token !== token',
         to: 'service === undefined || service.lease_token === null',
       },

@@ -169,7 +169,7 @@ export { pruneAnswers } from '../src/store/kept-answers.ts';
 export { createKeptLogs, KEPT_BYTES } from '../src/store/kept-logs.ts';
 export { insertKey, type NewKey } from '../src/store/keys.ts';
 export { claimDueDatabase } from '../src/store/leased-databases.ts';
-export { makeAllDue } from '../src/store/leases.ts';
+export { makeAllDue } from '../src/store/claims.ts';
 export type { OnNotification } from '../src/store/events.ts';
 export { beginOperation, progressOperation } from '../src/store/operations.ts';
 export { insertProject } from '../src/store/projects.ts';

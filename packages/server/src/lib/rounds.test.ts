@@ -139,7 +139,7 @@ test('a name runs all its rounds', async () => {
   expect(ran).toEqual(['a', 'b']);
 });
 
-test('a lease is renewed twice before it ends', async () => {
-  const { LEASE_MS } = await import('../store/leases.ts');
-  expect(TUNING.rounds.leases.everyMs * 3).toBeLessThanOrEqual(LEASE_MS);
+test('a claim is renewed twice before it ends', async () => {
+  const { CLAIM_MS } = await import('../store/claims.ts');
+  expect(TUNING.rounds.claims.everyMs * 3).toBeLessThanOrEqual(CLAIM_MS);
 });

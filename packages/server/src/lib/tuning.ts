@@ -16,7 +16,7 @@ const DAY_MS = 24 * HOUR_MS;
 export const ROUNDS = {
   // One for each region, in `reconcile/`.
   dueServices: { everyMs: SECOND_MS, why: 'a wait of a service ends within a second' },
-  leases: { everyMs: (10 * SECOND_MS) / 3, why: 'a lease lasts 10 s: two renewals may be lost' },
+  claims: { everyMs: (10 * SECOND_MS) / 3, why: 'a claim lasts 10 s: two renewals may be lost' },
   deaths: { everyMs: 30 * SECOND_MS, why: 'the monitor reports deaths at once; this finds others' },
   vpcs: {
     everyMs: 30 * SECOND_MS,

@@ -9,7 +9,7 @@ import type { Rounds } from '../lib/rounds.ts';
 import { recordRemoval } from '../store/audit-log.ts';
 import type { Store } from '../store/database.ts';
 import { listExpired, listExpiring, reportExpiring } from '../store/expiry.ts';
-import { makeDue } from '../store/leases.ts';
+import { makeDue } from '../store/claims.ts';
 import { beginOperation, HOWDAH } from '../store/operations.ts';
 import { changeService, lockService } from '../store/services.ts';
 import type { Tx } from '../store/tables.ts';

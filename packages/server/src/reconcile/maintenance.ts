@@ -7,7 +7,7 @@ import type { Region } from '../engine/regions.ts';
 import type { Log } from '../lib/log.ts';
 import type { Rounds } from '../lib/rounds.ts';
 import type { Store } from '../store/database.ts';
-import { makeDue } from '../store/leases.ts';
+import { makeDue } from '../store/claims.ts';
 import { beginOperation, HOWDAH, isUnderWayInRegion } from '../store/operations.ts';
 import { listServicesWithWarning } from '../store/service-lists.ts';
 import { changeService, lockService } from '../store/services.ts';

@@ -11,7 +11,7 @@ import { askOwnEngine } from './own-step.ts';
 import type { ReconcilerContext, Work } from './work.ts';
 import { endOfStep } from '../domain/operation.ts';
 import type { Move } from '../domain/service/row.ts';
-import { givenBack, lockLeased, makeDue } from '../store/leases.ts';
+import { givenBack, lockClaimed, makeDue } from '../store/claims.ts';
 import { progressOperation } from '../store/operations.ts';
 import { changeService } from '../store/services.ts';
 
@@ -72,7 +72,7 @@ export async function undo(
   return isRemoved ? null : again(seen, null, 'nothing is left of the copy');
 }
 
-/** Waits for all parts, also if one fails: none goes on without the lease. */
+/** Waits for all parts, also if one fails: none goes on without the claim. */
 async function allOf(
   dismissing: Promise<void> | null,
   givingBack: Promise<string | null> | null,
@@ -178,7 +178,7 @@ export const again = (
 class MoveEnded extends Error {}
 
 /**
- * Records a change of the state of a move, under the lease.
+ * Records a change of the state of a move, under the claim.
  *
  * @param change null: the move is over
  * @throws MoveEnded when the state has changed since it was read
@@ -192,7 +192,7 @@ export async function writeMove(
   const before = work.service.move;
   const state = change?.state ?? before?.state;
   const service = await store.db.transaction().execute(async (tx) => {
-    const locked = await lockLeased(tx, work.id, work.token, work.operation);
+    const locked = await lockClaimed(tx, work.id, work.token, work.operation);
     const { move: found } = locked.service;
     const goesOn = change !== null && (state === 'copy' || state === 'switch');
     if (
@@ -222,7 +222,7 @@ export async function handOver(
   const open = work.steps.at(-1);
   if (open?.finished === null) Object.assign(open, endOfStep('ok', detail));
   await store.db.transaction().execute(async (tx) => {
-    const { service, operation } = await lockLeased(tx, work.id, work.token, work.operation);
+    const { service, operation } = await lockClaimed(tx, work.id, work.token, work.operation);
     const { move } = service;
     if (move?.state !== 'switch' || operation?.kind !== 'move')
       throw new MoveEnded('the move was cancelled');

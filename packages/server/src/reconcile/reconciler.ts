@@ -1,6 +1,6 @@
 /**
  * Reconciles the services of a region with their desired state: when woken, when something watched
- * changed, and by a timer. A reconciler takes the lease of a service, lets the engine converge step
+ * changed, and by a timer. A reconciler takes the claim of a service, lets the engine converge step
  * by step, and records what was seen. Each part can be interrupted and repeated. A delete is the
  * only undo.
  */
@@ -9,12 +9,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { MAX_BACKOFF_MS } from '../domain/service/backoff.ts';
 import {
   dueServices,
-  LEASE_MS,
-  LeaseLost,
+  CLAIM_MS,
+  ClaimLost,
   makeAllDue,
   releaseService,
-  renewLease,
-} from '../store/leases.ts';
+  renewClaim,
+} from '../store/claims.ts';
 import type { Round } from '../lib/rounds.ts';
 import { listReachableServices } from '../store/service-lists.ts';
 import { record } from './record.ts';
@@ -124,17 +124,17 @@ function startWaiting(context: ReconcilerContext, queue: Queue): void {
 }
 
 async function reconcile(context: ReconcilerContext, id: string): Promise<void> {
-  const lease = { id, token: randomUUID() };
+  const claim = { id, token: randomUUID() };
   let renewal: Round | undefined;
   try {
-    const work = await openWork(context, lease);
+    const work = await openWork(context, claim);
     if (work === null) return;
     renewal = keepRenewing(context, work);
     await convergeUntilReleased(context, work);
   } catch (error) {
-    if (error instanceof LeaseLost) return;
-    // The lease may have been taken even though the response was lost.
-    await giveBackAfterError(context, lease);
+    if (error instanceof ClaimLost) return;
+    // The claim may have been taken even though the response was lost.
+    await giveBackAfterError(context, claim);
     throw error;
   } finally {
     // A renewal that waits for the metadata database keeps nobody from working.
@@ -146,21 +146,21 @@ function keepRenewing(
   { store, log, rounds }: ReconcilerContext,
   { id, token }: Pick<Work, 'id' | 'token'>,
 ): Round {
-  const round = rounds.every('leases', () => renewLease(store.db, id, token), log);
+  const round = rounds.every('claims', () => renewClaim(store.db, id, token), log);
   round.startLater();
   return round;
 }
 
-/** Gives a lease back after an error. It tries until the lease has expired anyway. */
+/** Gives a claim back after an error. It tries until the claim has expired anyway. */
 async function giveBackAfterError(
   { store, log, closing }: ReconcilerContext,
   { id, token }: Pick<Work, 'id' | 'token'>,
 ): Promise<void> {
-  for (const endMs = Date.now() + LEASE_MS; Date.now() < endMs; await sleep(METADATA_RETRY_MS)) {
+  for (const endMs = Date.now() + CLAIM_MS; Date.now() < endMs; await sleep(METADATA_RETRY_MS)) {
     try {
       return await releaseService(store.db, id, token, MAX_BACKOFF_MS / 10);
     } catch (error) {
-      log.warn({ service: id, err: error }, 'could not release a lease');
+      log.warn({ service: id, err: error }, 'could not release a claim');
       if (closing.aborted) return;
     }
   }

@@ -12,7 +12,7 @@ import { upgradedWith, upgradedWithout } from '../domain/service/upgrades.ts';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { DRILL_STEP, type Verdict } from '../engine/engine.ts';
 import { forgetServers } from '../store/engine-records.ts';
-import { givenBack, lockLeased } from '../store/leases.ts';
+import { givenBack, lockClaimed } from '../store/claims.ts';
 import { endOperation, progressOperation } from '../store/operations.ts';
 import { changeService, deleteServiceRow } from '../store/services.ts';
 import type { Tx } from '../store/tables.ts';
@@ -65,7 +65,7 @@ const earliest = (...times: readonly (number | null)[]): number | null => {
   return known.length === 0 ? null : Math.min(...known);
 };
 
-/** `isReleased`: the lease was given back. */
+/** `isReleased`: the claim was given back. */
 type Recorded = { isSettled: boolean; next: Work; isReleased: boolean };
 
 /** A verdict that is being recorded, and the service as the transaction holds it locked. */
@@ -77,7 +77,7 @@ type Recording = {
   readonly operation: OperationRow | null;
   readonly verdict: Verdict;
   readonly isPastDeadline: boolean;
-  /** Whether to give the lease back, so that other services get their turn. */
+  /** Whether to give the claim back, so that other services get their turn. */
   readonly giveWay: boolean;
 };
 
@@ -85,8 +85,8 @@ type Recording = {
  * Records a verdict, and reads the desired state again. Steps that went well and fast are written
  * together with the next one.
  *
- * @param giveWay whether to give the lease back and continue later
- * @returns what to continue with; null: the lease was given back
+ * @param giveWay whether to give the claim back and continue later
+ * @returns what to continue with; null: the claim was given back
  */
 export async function record(
   context: ReconcilerContext,
@@ -117,7 +117,7 @@ async function recordIn(
   work: Work,
   found: Pick<Recording, 'verdict' | 'isPastDeadline' | 'giveWay'>,
 ): Promise<Recorded> {
-  const { service, operation } = await lockLeased(tx, work.id, work.token, work.operation);
+  const { service, operation } = await lockClaimed(tx, work.id, work.token, work.operation);
   const verdict = isOutdated(context, found.verdict, work.service, service)
     ? ({ ...found.verdict, outcome: 'again', waitMs: 0 } as const)
     : found.verdict;
@@ -125,7 +125,7 @@ async function recordIn(
   // Another desired state was recorded meanwhile: the observation counts, then the new one is
   // pursued.
   if (operation?.id !== work.operation?.id)
-    return keepLease(recording, seenIn(recording), operation);
+    return keepClaim(recording, seenIn(recording), operation);
   switch (verdict.outcome) {
     case 'settled':
       return recordSettled(recording);
@@ -163,8 +163,8 @@ function seenIn({ verdict, service }: Recording): SeenColumns {
   };
 }
 
-/** There is more to do now: the lease stays, unless it gives way. */
-async function keepLease(
+/** There is more to do now: the claim stays, unless it gives way. */
+async function keepClaim(
   { tx, work, service, giveWay }: Recording,
   change: ServiceChange,
   operation: OperationRow | null,
@@ -174,8 +174,8 @@ async function keepLease(
   return { isSettled: false, next: workOn(work, row, operation), isReleased: giveWay };
 }
 
-/** Gives the lease back. @param dueInMs when to reconcile again; null: when it is woken */
-async function giveLeaseBack(
+/** Gives the claim back. @param dueInMs when to reconcile again; null: when it is woken */
+async function giveClaimBack(
   { tx, work, service, verdict, giveWay }: Recording,
   change: ServiceChange,
   operation: OperationRow | null,
@@ -198,7 +198,7 @@ async function recordSettled(recording: Recording): Promise<Recorded> {
   const { kept } = service;
   if (service.deleting && kept !== null && service.project_id !== null) {
     await forgetServers(tx, service.id);
-    return giveLeaseBack(
+    return giveClaimBack(
       recording,
       { kept: { ...kept, isRemoved: true }, reachable: false, attempt: 0 },
       null,
@@ -215,7 +215,7 @@ async function recordSettled(recording: Recording): Promise<Recorded> {
     // or purged.
     await releaseAddresses(tx, service.id, service.vpc_id);
     const deleted = { deleted_at: service.deleted_at ?? new Date() };
-    return giveLeaseBack(
+    return giveClaimBack(
       recording,
       { ...deleted, reachable: false, attempt: 0 },
       null,
@@ -228,7 +228,7 @@ async function recordSettled(recording: Recording): Promise<Recorded> {
   // Whatever the operation was, the service is in the desired network and in no other.
   if (operation !== null && operation.kind !== 'create')
     await releaseAddresses(tx, service.id, service.vpc_id);
-  return giveLeaseBack(
+  return giveClaimBack(
     recording,
     {
       ...NO_REQUEST,
@@ -251,12 +251,12 @@ async function recordProgress(
   verdict: Extract<Verdict, { outcome: 'again' }>,
 ): Promise<Recorded> {
   const { tx, work, operation, isPastDeadline } = recording;
-  if (operation === null) return keepLease(recording, seenIn(recording), null);
+  if (operation === null) return keepClaim(recording, seenIn(recording), null);
   const minutes = Math.round(deadlineMs(operation.kind, recording.service) / 60_000);
   const error = isPastDeadline
     ? `not done after ${minutes} minutes: ${verdict.detail ?? 'working on it'}`
     : null;
-  return keepLease(
+  return keepClaim(
     recording,
     seenIn(recording),
     await progressOperation(tx, operation.id, work.steps, error),
@@ -278,7 +278,7 @@ async function recordFailure(
   if (isFinal === true && operation !== null && service.upgrade !== null) {
     // The operation ends when the service runs again as it was.
     const change = { ...seen, upgrade: { ...service.upgrade, problem: reason }, attempt: 0 };
-    return keepLease(recording, change, await progressOperation(tx, operation.id, steps, null));
+    return keepClaim(recording, change, await progressOperation(tx, operation.id, steps, null));
   }
   if (
     operation !== null &&
@@ -286,9 +286,9 @@ async function recordFailure(
   ) {
     // The operation is not tried again; the next round repairs what it left undone.
     await endOperation(tx, operation.id, 'failed', reason, steps);
-    return giveLeaseBack(recording, { ...NO_REQUEST, ...seen, attempt: 0 }, null, 0);
+    return giveClaimBack(recording, { ...NO_REQUEST, ...seen, attempt: 0 }, null, 0);
   }
   const failing =
     operation === null ? null : await progressOperation(tx, operation.id, steps, reason);
-  return giveLeaseBack(recording, { ...seen, attempt }, failing, backoffMs(attempt));
+  return giveClaimBack(recording, { ...seen, attempt }, failing, backoffMs(attempt));
 }

@@ -7,7 +7,7 @@ import { type Addresses, NoPortLeft, type PortLedger, type Endpoint } from '../e
 import type { Region } from '../engine/regions.ts';
 import { newId } from '../lib/ids.ts';
 import type { Store } from '../store/database.ts';
-import { makeDue } from '../store/leases.ts';
+import { makeDue } from '../store/claims.ts';
 import { insertService } from '../store/new-services.ts';
 import { createPortLedger } from '../store/regions.ts';
 import { changeService, lockService } from '../store/services.ts';

@@ -10,7 +10,7 @@ import type { Region } from '../engine/regions.ts';
 import { recordRemoval, type Removal } from '../store/audit-log.ts';
 import type { Store } from '../store/database.ts';
 import { reportReserve, reportRestoreRisk, notifyService } from '../store/events.ts';
-import { makeDue } from '../store/leases.ts';
+import { makeDue } from '../store/claims.ts';
 import { beginOperation, HOWDAH } from '../store/operations.ts';
 import {
   findNextSourceToRemove,

@@ -9,11 +9,11 @@ import type { Store } from '../store/database.ts';
 import {
   claimService,
   givenBack,
-  lockLeased,
+  lockClaimed,
   makeDue,
   releaseService,
-  renewLease,
-} from '../store/leases.ts';
+  renewClaim,
+} from '../store/claims.ts';
 import { listSuspended, listWhatMaySleep, type MaySleep } from '../store/service-lists.ts';
 import { changeService } from '../store/services.ts';
 
@@ -64,7 +64,7 @@ export function createSuspensions(tools: Tools) {
 
 /**
  * Has services reconciled that were recorded as asleep and are not. A client may come while a
- * service falls asleep: what the activator reports then finds the lease taken.
+ * service falls asleep: what the activator reports then finds the claim taken.
  */
 async function reportAwake(
   { store }: Tools,
@@ -76,7 +76,7 @@ async function reportAwake(
 }
 
 /**
- * What keeps a service awake is asked without its lease: the lease would keep changes of users
+ * What keeps a service awake is asked without its claim: the claim would keep changes of users
  * waiting, and is not needed where the answer is that it stays awake.
  */
 async function tryToSleep(
@@ -89,7 +89,7 @@ async function tryToSleep(
 }
 
 /**
- * Under the lease: nothing else starts or stops its server meanwhile.
+ * Under the claim: nothing else starts or stops its server meanwhile.
  *
  * @returns whether it sleeps
  */
@@ -102,7 +102,7 @@ async function fallAsleep(
   const token = randomUUID();
   const service = await db.transaction().execute((tx) => claimService(tx, code, id, token, 'kept'));
   if (service === null) return false;
-  const renewal = rounds.every('leases', () => renewLease(db, id, token), log);
+  const renewal = rounds.every('claims', () => renewClaim(db, id, token), log);
   renewal.startLater();
   let lookAgainMs = RECHECK_MS;
   try {
@@ -110,7 +110,7 @@ async function fallAsleep(
       return false;
     if (!(await sleep.fallAsleep(serviceSpec(service), afterMs))) return false;
     await db.transaction().execute(async (tx) => {
-      const { service: now, operation } = await lockLeased(tx, id, token, null);
+      const { service: now, operation } = await lockClaimed(tx, id, token, null);
       const asleep = {
         suspended_at: new Date(),
         last_active_at: new Date(Date.now() - idleMs),
@@ -126,7 +126,7 @@ async function fallAsleep(
     throw error;
   } finally {
     await renewal.close();
-    // A lease that was given back is nobody's: this changes nothing then.
+    // A claim that was given back is nobody's: this changes nothing then.
     await releaseService(db, id, token, lookAgainMs);
   }
 }

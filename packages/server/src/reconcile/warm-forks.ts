@@ -24,7 +24,7 @@ import {
   type Demand,
   type Warm,
 } from '../store/leased-servers.ts';
-import { makeDue } from '../store/leases.ts';
+import { makeDue } from '../store/claims.ts';
 import { insertServiceAtEndpoint } from '../store/new-services.ts';
 import { changeService, lockService } from '../store/services.ts';
 import type { Tx } from '../store/tables.ts';

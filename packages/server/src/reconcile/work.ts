@@ -1,4 +1,4 @@
-/** The service that a reconciler works on, under the lease that it holds. */
+/** The service that a reconciler works on, under the claim that it holds. */
 import type { OperationRow, RecordedStep } from '../domain/operation.ts';
 import { isRestoreOver } from '../domain/service/removal.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
@@ -8,7 +8,7 @@ import type { Region, Regions } from '../engine/regions.ts';
 import type { Log } from '../lib/log.ts';
 import type { Rounds } from '../lib/rounds.ts';
 import type { Store } from '../store/database.ts';
-import { claimService, lockLeased } from '../store/leases.ts';
+import { claimService, lockClaimed } from '../store/claims.ts';
 import { beginOperation, HOWDAH, progressOperation, takeUpOperation } from '../store/operations.ts';
 import { changeService, endRestoreTime } from '../store/services.ts';
 import type { Tx } from '../store/tables.ts';
@@ -53,21 +53,21 @@ export function workOn(
 }
 
 /**
- * Takes the lease of a service; an operation that was waiting begins.
+ * Takes the claim of a service; an operation that was waiting begins.
  *
- * @returns null if another reconciler holds the lease, or the service is gone or in another region
+ * @returns null if another reconciler holds the claim, or the service is gone or in another region
  */
 export async function openWork(
   { store, region, restoreWindowMs }: ReconcilerContext,
-  lease: Pick<Work, 'id' | 'token'>,
+  claim: Pick<Work, 'id' | 'token'>,
 ): Promise<Work | null> {
   const taken = await store.db.transaction().execute(async (tx) => {
-    const service = await claimService(tx, region.code, lease.id, lease.token);
+    const service = await claimService(tx, region.code, claim.id, claim.token);
     if (service === null) return null;
     const operation = await takeUpOperation(tx, service);
     const isCurrent = serviceStatus(service, operation) === service.status;
     const row = isCurrent ? service : await changeService(tx, service, {}, operation);
-    return workOn(lease, row, operation);
+    return workOn(claim, row, operation);
   });
   if (taken === null || !isRestoreOver(taken.service, restoreWindowMs)) return taken;
   // From here on the service is restored from a repository, or has no owner: a restore must not
@@ -75,9 +75,9 @@ export async function openWork(
   const { service: deleted } = taken;
   const kept = deleted.kept === null ? await findKept({ store, region }, deleted) : null;
   return store.db.transaction().execute(async (tx) => {
-    const { service, operation } = await lockLeased(tx, lease.id, lease.token, taken.operation);
-    if (!isRestoreOver(service, restoreWindowMs)) return workOn(lease, service, operation);
-    return workOn(lease, await endRestoreTime(tx, service, kept), null);
+    const { service, operation } = await lockClaimed(tx, claim.id, claim.token, taken.operation);
+    if (!isRestoreOver(service, restoreWindowMs)) return workOn(claim, service, operation);
+    return workOn(claim, await endRestoreTime(tx, service, kept), null);
   });
 }
 
@@ -86,7 +86,7 @@ export async function saveSteps({ store }: ReconcilerContext, work: Work): Promi
   const { operation } = work;
   if (operation === null) return;
   await store.db.transaction().execute(async (tx) => {
-    const locked = await lockLeased(tx, work.id, work.token, operation);
+    const locked = await lockClaimed(tx, work.id, work.token, operation);
     if (locked.operation?.id === operation.id)
       await progressOperation(tx, operation.id, work.steps, operation.error);
   });
@@ -109,7 +109,7 @@ export async function announceFault(
   )
     return;
   await store.db.transaction().execute(async (tx) => {
-    const locked = await lockLeased(tx, work.id, work.token, null);
+    const locked = await lockClaimed(tx, work.id, work.token, null);
     if (locked.operation === null) Object.assign(work, await openRepair(tx, log, locked.service));
   });
 }

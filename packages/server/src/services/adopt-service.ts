@@ -15,7 +15,7 @@ import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { NotAdoptable, type Adoptable } from '../engine/adoptable-data.ts';
 import type { Region, Regions } from '../engine/regions.ts';
 import type { Endpoint } from '../engine/spec.ts';
-import { makeDue } from '../store/leases.ts';
+import { makeDue } from '../store/claims.ts';
 import { beginOperation } from '../store/operations.ts';
 import { isPromised, lockAdoptions } from '../store/regions.ts';
 import { changeService, lockService } from '../store/services.ts';

@@ -29,7 +29,7 @@ import {
   type PgBackRest,
   type Repository,
 } from '../repository/repository.ts';
-import { makeDue } from '../store/leases.ts';
+import { makeDue } from '../store/claims.ts';
 import { insertServiceAtEndpoint } from '../store/new-services.ts';
 import { beginOperation } from '../store/operations.ts';
 import { changeService } from '../store/services.ts';

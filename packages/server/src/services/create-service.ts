@@ -30,7 +30,7 @@ import { defaultAddons } from '../domain/service/spec.ts';
 import { replicaCountsOrRefuse } from './replicas.ts';
 import { refuseImpossible, regionOrRefuse } from './regions.ts';
 import { joinVpc } from './vpcs.ts';
-import { makeDue } from '../store/leases.ts';
+import { makeDue } from '../store/claims.ts';
 import { beginOperation } from '../store/operations.ts';
 import { changeService } from '../store/services.ts';
 import { insertServiceAtEndpoint } from '../store/new-services.ts';

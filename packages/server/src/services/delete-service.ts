@@ -20,7 +20,7 @@ import {
   refuseWithoutAnswer,
   serviceNotFound,
 } from './service-rules.ts';
-import { makeDue } from '../store/leases.ts';
+import { makeDue } from '../store/claims.ts';
 import { beginOperation, recordOperation } from '../store/operations.ts';
 import { isPromised } from '../store/regions.ts';
 import type { ServicePlace } from '../store/service-documents.ts';

@@ -35,7 +35,7 @@ import { keepNotCarried } from './not-carried.ts';
 import { refuseImpossible, regionOrRefuse } from './regions.ts';
 import { useAllowList } from './allow-lists.ts';
 import { joinVpc } from './vpcs.ts';
-import { makeDue } from '../store/leases.ts';
+import { makeDue } from '../store/claims.ts';
 import { beginOperation } from '../store/operations.ts';
 import type { ServicePlace } from '../store/service-documents.ts';
 import { insertServiceAtEndpoint } from '../store/new-services.ts';

@@ -33,7 +33,7 @@ import {
 } from '../store/kubernetes-regions.ts';
 import { folderOf, type ObjectStore } from '../engine/object-store.ts';
 import { newId } from '../lib/ids.ts';
-import { makeDue } from '../store/leases.ts';
+import { makeDue } from '../store/claims.ts';
 import { insertRegion, isInUse, lockRegion } from '../store/regions.ts';
 import type { ObjectStorePlace, Tx } from '../store/tables.ts';
 import { answerWith, makeChange, type Caller, type Outcome } from './change.ts';

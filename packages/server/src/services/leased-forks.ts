@@ -9,7 +9,7 @@ import type { Region } from '../engine/regions.ts';
 import { newPassword } from '../lib/ids.ts';
 import { scramVerifier } from '../lib/scram.ts';
 import { insertLeasedServer, lockWarm } from '../store/leased-servers.ts';
-import { makeDue } from '../store/leases.ts';
+import { makeDue } from '../store/claims.ts';
 import { insertServiceAtEndpoint } from '../store/new-services.ts';
 import { beginOperation, recordOperation, type Requester } from '../store/operations.ts';
 import { changeService } from '../store/services.ts';

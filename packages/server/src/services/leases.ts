@@ -18,7 +18,7 @@ import { EngineUnavailable } from '../engine/engine.ts';
 import type { Region } from '../engine/regions.ts';
 import { noteDemand, readLeases } from '../store/leased-servers.ts';
 import { returnLeasedDatabases } from '../store/leased-databases.ts';
-import { makeDue } from '../store/leases.ts';
+import { makeDue } from '../store/claims.ts';
 import { beginOperation } from '../store/operations.ts';
 import { changeService, lockService, readPlace, type LockedService } from '../store/services.ts';
 import type { Db, LeaseRow, Tx } from '../store/tables.ts';

@@ -7,7 +7,7 @@ import type { Region } from '../engine/regions.ts';
 import type { Move, ServiceRow } from '../domain/service/row.ts';
 import { sizeOf, protectionOfRow } from '../domain/service/spec.ts';
 import { newId } from '../lib/ids.ts';
-import { makeDue } from '../store/leases.ts';
+import { makeDue } from '../store/claims.ts';
 import { beginOperation, besideUnderWay } from '../store/operations.ts';
 import type { ServiceDoc } from '../store/service-documents.ts';
 import { listParentsOfUnfinishedForks } from '../store/service-lists.ts';

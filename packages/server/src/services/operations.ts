@@ -12,7 +12,7 @@ import type { ServiceRow } from '../domain/service/row.ts';
 import { answerWith, type Caller, makeChange, type Outcome } from './change.ts';
 import type { ControlContext } from './control-context.ts';
 import type { Store } from '../store/database.ts';
-import { makeDue } from '../store/leases.ts';
+import { makeDue } from '../store/claims.ts';
 import { CANCELLED_BY, endOperation, findOperation, pastDurations } from '../store/operations.ts';
 import { changeService, lockService } from '../store/services.ts';
 import type { Db, Tx } from '../store/tables.ts';

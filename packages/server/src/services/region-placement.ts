@@ -8,7 +8,7 @@ import {
   updatePlacement,
   type KubernetesRegionRow,
 } from '../store/kubernetes-regions.ts';
-import { makeDue } from '../store/leases.ts';
+import { makeDue } from '../store/claims.ts';
 import type { Tx } from '../store/tables.ts';
 import { answerWith, makeChange, type Caller, type Outcome } from './change.ts';
 import {

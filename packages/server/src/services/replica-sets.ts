@@ -22,7 +22,7 @@ import {
 import { refuseWithSleep } from './auto-suspend.ts';
 import { notifyVpcs } from '../store/events.ts';
 import type { Tx } from '../store/tables.ts';
-import { makeDue } from '../store/leases.ts';
+import { makeDue } from '../store/claims.ts';
 import type { OperationRow } from '../domain/operation.ts';
 import { beginOperation, recordOperation } from '../store/operations.ts';
 import { replicaSetDocument } from '../domain/replica-set.ts';

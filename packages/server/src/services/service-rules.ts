@@ -17,7 +17,7 @@ import type { ControlContext } from './control-context.ts';
 import { keepNotCarried } from './not-carried.ts';
 import { refuseByRole, refuseUnconfirmed } from './permissions.ts';
 import { isRegional, refuseImpossible } from './regions.ts';
-import { makeDue } from '../store/leases.ts';
+import { makeDue } from '../store/claims.ts';
 import { beginOperation, recordOperation } from '../store/operations.ts';
 import {
   changeService,

@@ -211,6 +211,6 @@ const CONTRADICTIONS = `
   from services s join services p on p.id = s.parent_id
   where not s.deleting and s.power <> case when p.deleting then 'paused' else p.power end
   union all
-  select format('the lease on service %s ended %s ago and was neither given back nor taken over',
+  select format('the claim on service %s ended %s ago and was neither given back nor taken over',
     id, now() - lease_until)
   from services where lease_until < now() - interval '10 seconds'`;

@@ -9,10 +9,10 @@ export type WebhookRow = Selectable<Tables['webhooks']>;
 export type DeliveryRow = Selectable<Tables['deliveries']>;
 
 /**
- * How long a control plane holds a webhook's deliveries without renewing the lease: the delay that
+ * How long a control plane holds a webhook's deliveries without renewing the claim: the delay that
  * a dead one causes.
  */
-const LEASE = '30 seconds';
+const CLAIM = '30 seconds';
 /** Events that one statement turns into deliveries. */
 const FAN_OUT_BATCH = 500;
 /** The most pending deliveries of a webhook: later events wait in their table. */
@@ -70,7 +70,7 @@ export async function deleteWebhookRow(tx: Tx, id: string): Promise<void> {
   await tx.deleteFrom('webhooks').where('id', '=', id).execute();
 }
 
-/** All webhooks, with whether they have something to deliver and no lease. */
+/** All webhooks, with whether they have something to deliver and no claim. */
 export async function lookOverWebhooks(
   db: Db,
 ): Promise<{ id: string; projectId: string; due: boolean }[]> {
@@ -85,11 +85,11 @@ export async function lookOverWebhooks(
   return rows;
 }
 
-/** Takes the lease of a webhook; false: another control plane has it, or the webhook is gone. */
+/** Takes the claim of a webhook; false: another control plane has it, or the webhook is gone. */
 export async function claimWebhook(db: Db, id: string): Promise<boolean> {
   const claimed = await db
     .updateTable('webhooks')
-    .set({ lease_until: sql<Date>`now() + ${LEASE}::interval` })
+    .set({ lease_until: sql<Date>`now() + ${CLAIM}::interval` })
     .where('id', '=', id)
     .where((where) =>
       where.or([where('lease_until', 'is', null), where('lease_until', '<', sql<Date>`now()`)]),
@@ -143,11 +143,11 @@ export async function fanOut(db: Db, id: string): Promise<boolean> {
 export type DueDelivery = DeliveryRow & Pick<WebhookRow, 'url' | 'secret'>;
 
 /**
- * The next delivery and its URL; renews the lease. Null: nothing is due, or the webhook is gone.
+ * The next delivery and its URL; renews the claim. Null: nothing is due, or the webhook is gone.
  */
 export async function nextDelivery(db: Db, webhookId: string): Promise<DueDelivery | null> {
   const { rows } = await sql<DueDelivery>`
-    with renewed as (update webhooks set lease_until = now() + ${LEASE}::interval
+    with renewed as (update webhooks set lease_until = now() + ${CLAIM}::interval
       where id = ${webhookId} returning url, secret)
     select d.*, renewed.url, renewed.secret from deliveries d, renewed
     where d.webhook_id = ${webhookId} and d.status = 'pending' and d.next_at <= now()

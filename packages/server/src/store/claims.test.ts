@@ -7,7 +7,7 @@ import {
   type DatabaseConnection,
 } from 'kysely';
 import { expect, test, vi } from 'vitest';
-import { givenBack, LeaseLost, lockLeased } from './leases.ts';
+import { givenBack, ClaimLost, lockClaimed } from './claims.ts';
 import type { Tables, Tx } from './tables.ts';
 
 const NOW = Date.parse('2026-11-27T10:00:00Z');
@@ -50,12 +50,12 @@ async function withRows<T>(rows: readonly object[], work: (tx: Tx) => Promise<T>
   return db.transaction().execute(work);
 }
 
-test('results are written by the holder of the lease only', async () => {
+test('results are written by the holder of the claim only', async () => {
   const row = { id: 'service', lease_token: 'mine', operation_id: null };
   const lock = (rows: readonly object[], token: string) =>
-    withRows(rows, (tx) => lockLeased(tx, 'service', token, null));
+    withRows(rows, (tx) => lockClaimed(tx, 'service', token, null));
   expect(await lock([row], 'mine')).toMatchObject({ service: row, operation: null });
-  await expect(lock([row], 'of before')).rejects.toThrow(LeaseLost);
-  await expect(lock([{ ...row, lease_token: null }], 'mine')).rejects.toThrow(LeaseLost);
-  await expect(lock([], 'mine')).rejects.toThrow(LeaseLost);
+  await expect(lock([row], 'of before')).rejects.toThrow(ClaimLost);
+  await expect(lock([{ ...row, lease_token: null }], 'mine')).rejects.toThrow(ClaimLost);
+  await expect(lock([], 'mine')).rejects.toThrow(ClaimLost);
 });

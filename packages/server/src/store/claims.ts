@@ -1,5 +1,5 @@
 /**
- * Which reconciler works on which service: a lease with an expiry, taken in one statement and
+ * Which reconciler works on which service: a claim with an expiry, taken in one statement and
  * released by comparison. Nothing else is queued: to reconcile takes no argument beyond the service
  * (docs/decisions/0002-leases-not-jobs.md).
  */
@@ -12,15 +12,15 @@ import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { type LockedService, lockRow, operationUnderWay } from './services.ts';
 
 /**
- * Another reconciler has the lease now: results of the former holder are
+ * Another reconciler has the claim now: results of the former holder are
  * old and must not be written.
  */
-export class LeaseLost extends Error {}
+export class ClaimLost extends Error {}
 
-/** How long a lease lasts without being renewed: the delay that a dead reconciler causes. */
-export const LEASE_MS = 10_000;
+/** How long a claim lasts without being renewed: the delay that a dead reconciler causes. */
+export const CLAIM_MS = 10_000;
 
-/** Ids of services of a region that are due and have no lease, or one that has expired. */
+/** Ids of services of a region that are due and have no claim, or one that has expired. */
 export async function dueServices(db: Db, region: string, limit: number): Promise<string[]> {
   const rows = await db
     .selectFrom('services')
@@ -69,8 +69,8 @@ export async function makeAllDue(db: Db, region: string): Promise<void> {
 }
 
 /**
- * Takes the lease of a service and locks its row: only one of several callers gets it. The commit
- * does not wait for the disk: a lease that is lost in a crash is taken again.
+ * Takes the claim of a service and locks its row: only one of several callers gets it. The commit
+ * does not wait for the disk: a claim that is lost in a crash is taken again.
  *
  * @param region of the caller: every reconciler is notified of every service
  * @param due `kept`: the holder does not reconcile; the service stays due when it was
@@ -87,7 +87,7 @@ export async function claimService(
     .updateTable('services')
     .set({
       lease_token: token,
-      lease_until: sql<Date>`clock_timestamp() + ${`${LEASE_MS} ms`}::interval`,
+      lease_until: sql<Date>`clock_timestamp() + ${`${CLAIM_MS} ms`}::interval`,
       ...(due === 'kept' ? {} : { due_at: null }),
     })
     .where('id', '=', id)
@@ -111,17 +111,17 @@ const NOT_FLUSHED = sql`set_config('synchronous_commit', 'off', true)`.as('not_f
 const PARENT_IS_LOCKED = sql<boolean>`(select p.id from services p
   where p.id = services.parent_id for update) is not null`;
 
-export async function renewLease(db: Db, id: string, token: string): Promise<void> {
+export async function renewClaim(db: Db, id: string, token: string): Promise<void> {
   await db
     .updateTable('services')
-    .set({ lease_until: sql<Date>`now() + ${`${LEASE_MS} ms`}::interval` })
+    .set({ lease_until: sql<Date>`now() + ${`${CLAIM_MS} ms`}::interval` })
     .where('id', '=', id)
     .where('lease_token', '=', token)
     .execute();
 }
 
 /**
- * Releases the lease after an error.
+ * Releases the claim after an error.
  *
  * @param lookAgainMs when the service is due again
  */
@@ -144,7 +144,7 @@ export async function releaseService(
 }
 
 /**
- * The change that releases the lease of a service that the transaction has locked. The service may
+ * The change that releases the claim of a service that the transaction has locked. The service may
  * have been made due in the meantime: the earlier of the two times counts.
  *
  * @param lookAgainMs when the service is due again; null: when it is woken
@@ -159,12 +159,12 @@ export function givenBack(
 }
 
 /**
- * Locks a service whose lease the caller holds.
+ * Locks a service whose claim the caller holds.
  *
  * @param known its unfinished operation when it was last read
- * @throws LeaseLost if another reconciler has the lease, or the service is gone
+ * @throws ClaimLost if another reconciler has the claim, or the service is gone
  */
-export async function lockLeased(
+export async function lockClaimed(
   tx: Tx,
   id: string,
   token: string,
@@ -172,7 +172,7 @@ export async function lockLeased(
 ): Promise<LockedService> {
   const service = await lockRow(tx, id);
   if (service === undefined || service.lease_token !== token)
-    throw new LeaseLost(`service ${id}: the lease is lost`);
+    throw new ClaimLost(`service ${id}: the claim is lost`);
   return {
     service,
     operation: service.operation_id === known?.id ? known : await operationUnderWay(tx, service),
