@@ -9,7 +9,7 @@ const SAMPLES: Readonly<Record<string, string>> = {
   'Warnings, problems and remedies': '{gb} of {gb} GB (storage_gb) are used',
   'Findings of howdah doctor': 'not root: databases run as this user',
   'Findings of the integrity check': 'service {id} has no directory',
-  'Control log': 'could not release a lease',
+  'Control log': 'could not release a claim',
   'Startup of the control plane': 'start the metadata database',
   'Errors of the API and the engine': 'the server is not running',
   'Sentences of the API and its services': 'List all services, oldest first',

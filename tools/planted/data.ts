@@ -188,8 +188,8 @@ export const DATA_PLANTS: readonly Plant[] = [
     caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/domain/service/backoff.test.ts` }] },
   },
   {
-    name: 'wake-forgotten',
-    breaks: ['P1', 'leases'],
+    name: 'change-forgotten',
+    breaks: ['P1'],
     effect: 'a change that arrives while a service is reconciled is not looked at',
     edits: [
       {
@@ -198,12 +198,12 @@ export const DATA_PLANTS: readonly Plant[] = [
         to: 'dueAt === null || (again !== null && again > dueAt) ? again : null',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/store/leases.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/store/claims.test.ts` }] },
   },
   {
-    name: 'lost-lease-writes',
-    breaks: ['P1', 'leases'],
-    effect: 'a reconciler that lost its lease overwrites the results of its successor',
+    name: 'lost-claim-writes',
+    breaks: ['P1'],
+    effect: 'a reconciler that lost its claim overwrites the results of its successor',
     edits: [
       {
         file: `${SERVER}/store/claims.ts`,
@@ -211,7 +211,7 @@ export const DATA_PLANTS: readonly Plant[] = [
         to: 'service === undefined || service.lease_token === null',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/store/leases.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/store/claims.test.ts` }] },
   },
   {
     name: 'flush-shared-with-the-past',

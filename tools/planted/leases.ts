@@ -8,7 +8,7 @@ const FAULTS = 'packages/server/test/leases-faults.test.ts';
 export const LEASE_PLANTS: readonly Plant[] = [
   {
     name: 'lease-lacks-commit',
-    breaks: ['fork'],
+    breaks: ['leases'],
     effect: 'a lease is a warm fork from before the last commit of its service',
     edits: [
       {
@@ -21,7 +21,7 @@ export const LEASE_PLANTS: readonly Plant[] = [
   },
   {
     name: 'lease-of-another-key-returned',
-    breaks: ['keys and roles', 'fork'],
+    breaks: ['keys and roles', 'leases'],
     effect: 'a fork_only key returns the lease of another key',
     edits: [
       {
@@ -34,7 +34,7 @@ export const LEASE_PLANTS: readonly Plant[] = [
   },
   {
     name: 'lease-of-others-lost',
-    breaks: ['keys and roles', 'purge'],
+    breaks: ['leases', 'keys and roles', 'purge'],
     effect: 'a developer has the data of a lease removed for good that another key took',
     edits: [
       {
@@ -47,7 +47,7 @@ export const LEASE_PLANTS: readonly Plant[] = [
   },
   {
     name: 'lease-reaches-others',
-    breaks: ['keys and roles', 'fork'],
+    breaks: ['keys and roles', 'leases'],
     effect: 'the role of a lease connects to the databases of other leases',
     edits: [
       {
@@ -60,7 +60,7 @@ export const LEASE_PLANTS: readonly Plant[] = [
   },
   {
     name: 'lease-less-private',
-    breaks: ['fork'],
+    breaks: ['leases'],
     effect:
       'a lease is in a server that clients reach whom the allow list of its service keeps out',
     edits: [
@@ -74,7 +74,7 @@ export const LEASE_PLANTS: readonly Plant[] = [
   },
   {
     name: 'lease-of-lost-data',
-    breaks: ['fork'],
+    breaks: ['leases'],
     effect: 'a lease has data that its service had before a reset',
     edits: [
       {
@@ -87,7 +87,7 @@ export const LEASE_PLANTS: readonly Plant[] = [
   },
   {
     name: 'lease-of-others-shortened',
-    breaks: ['keys and roles', 'purge'],
+    breaks: ['leases', 'keys and roles', 'purge'],
     effect: 'a developer has the lease of another key end at once',
     edits: [
       {

@@ -59,7 +59,7 @@ export async function assemble(startup: Startup): Promise<Store> {
   const repositories = await openRepositories(store.db, sealer, machine?.pgbackrest ?? null);
   const running = new Map<string, RunningRegion>();
   const regions = await openRegions(startup, { store, templates, repositories }, (code, id) =>
-    running.get(code)?.wake(id),
+    running.get(code)?.lookAt(id),
   );
   const control: Control = { ...startup, store, regions, sealer };
   for (const region of regions.all) running.set(region.code, runRegion(control, region));

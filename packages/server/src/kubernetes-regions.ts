@@ -62,7 +62,7 @@ export function createKubernetesRegions(
     const region = await openRegion(control, sealer, row, {
       current: () => rows.get(row.code) ?? row,
       objectStore: () => stores.get(row.code) ?? null,
-      changed: (id) => running.get(row.code)?.wake(id),
+      changed: (id) => running.get(row.code)?.lookAt(id),
     });
     const closers: Closers = [];
     closersOf.set(row.code, closers);

@@ -57,12 +57,12 @@ export function runRegion(control: Control, region: Region) {
     /** The state of each service of the region in a repository. */
     statesOf: (repositoryId: string) => tasks.shipper.statesOf(repositoryId),
     /** Asks for a service to be reconciled. */
-    wake: reconciler.wake,
+    lookAt: reconciler.lookAt,
     /** Makes VPCs, and records what died while no control plane ran, before any client reads. */
     begin: async (): Promise<void> => {
       closers.push(() => region.engine.close());
       await recordMajors(store, region);
-      const vpcs = createVpcs({ store, region, log, rounds, wakeService: reconciler.wake });
+      const vpcs = createVpcs({ store, region, log, rounds, lookAtService: reconciler.lookAt });
       await vpcs.start();
       closers.push(() => vpcs.close());
       await reconciler.start();

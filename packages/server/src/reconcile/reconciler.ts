@@ -1,8 +1,8 @@
 /**
- * Reconciles the services of a region with their desired state: when woken, when something watched
- * changed, and by a timer. A reconciler takes the claim of a service, lets the engine converge step
- * by step, and records what was seen. Each part can be interrupted and repeated. A delete is the
- * only undo.
+ * Reconciles the services of a region with their desired state: when asked to look at one, when
+ * something watched has changed, and by a timer. A reconciler takes the claim of a service, lets
+ * the engine converge step by step, and records what was seen. Each part can be interrupted and
+ * repeated. A delete is the only undo.
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -52,18 +52,18 @@ export function createReconciler(options: ReconcilerOptions) {
   const { store, region, log, rounds } = options;
   const queue: Queue = { waiting: new Set(), running: new Map() };
 
-  const wake = (id: string): void => wakeService(context, queue, id);
+  const lookAt = (id: string): void => lookAtService(context, queue, id);
 
-  const wakeDue = async (): Promise<void> => {
-    for (const id of await dueServices(store.db, region.code, PARALLEL_SERVICES * 4)) wake(id);
+  const lookAtDue = async (): Promise<void> => {
+    for (const id of await dueServices(store.db, region.code, PARALLEL_SERVICES * 4)) lookAt(id);
   };
   let deadBefore: ReadonlySet<string> = new Set();
   const repeated = [
-    rounds.every('dueServices', wakeDue, log),
+    rounds.every('dueServices', lookAtDue, log),
     rounds.every(
       'deaths',
       async () => {
-        deadBefore = await findDeaths(context, deadBefore, wake);
+        deadBefore = await findDeaths(context, deadBefore, lookAt);
       },
       log,
     ),
@@ -71,7 +71,7 @@ export function createReconciler(options: ReconcilerOptions) {
 
   return {
     /** Has a service reconciled. If that is in progress, the service is reconciled once more. */
-    wake,
+    lookAt,
     /** Whether so many services are in progress that less urgent work should wait. */
     isCrowded: (): boolean => queue.running.size >= PARALLEL_SERVICES / 2,
     /**
@@ -83,7 +83,7 @@ export function createReconciler(options: ReconcilerOptions) {
       await Promise.all(reachable.map((id) => recordDeath(context, id)));
       await makeAllDue(store.db, region.code);
       // The timer finds what a lost notification asked for.
-      store.listen('howdah_service', (id) => (id === null ? undefined : wake(id)));
+      store.listen('howdah_service', (id) => (id === null ? undefined : lookAt(id)));
       for (const round of repeated) round.start();
     },
     /** Lets the steps in progress end. */
@@ -96,7 +96,7 @@ export function createReconciler(options: ReconcilerOptions) {
   };
 }
 
-function wakeService(context: ReconcilerContext, queue: Queue, id: string): void {
+function lookAtService(context: ReconcilerContext, queue: Queue, id: string): void {
   if (context.closing.aborted) return;
   queue.waiting.add(id);
   startWaiting(context, queue);
@@ -113,7 +113,7 @@ function startWaiting(context: ReconcilerContext, queue: Queue): void {
         context.log.error({ service: id, err: error }, 'observing a service failed; trying again');
         // The metadata database may not have answered: then it does not know that the service is
         // due.
-        setTimeout(() => wakeService(context, queue, id), METADATA_RETRY_MS).unref();
+        setTimeout(() => lookAtService(context, queue, id), METADATA_RETRY_MS).unref();
       })
       .finally(() => {
         queue.running.delete(id);
@@ -207,7 +207,7 @@ async function recordDeath({ store, region, log }: ReconcilerContext, id: string
 async function findDeaths(
   context: ReconcilerContext,
   deadBefore: ReadonlySet<string>,
-  wake: (id: string) => void,
+  lookAt: (id: string) => void,
 ): Promise<Set<string>> {
   const dead = new Set<string>();
   for (const id of await listReachableServices(context.store.db, context.region.code)) {
@@ -215,7 +215,7 @@ async function findDeaths(
     if (await context.region.engine.lifecycle.runs(id)) continue;
     dead.add(id);
     if (deadBefore.has(id)) await recordDeath(context, id);
-    wake(id);
+    lookAt(id);
   }
   return dead;
 }

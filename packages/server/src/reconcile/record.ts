@@ -174,7 +174,7 @@ async function keepClaim(
   return { isSettled: false, next: workOn(work, row, operation), isReleased: giveWay };
 }
 
-/** Gives the claim back. @param dueInMs when to reconcile again; null: when it is woken */
+/** Gives the claim back. @param dueInMs when to reconcile again; null: when it is made due */
 async function giveClaimBack(
   { tx, work, service, verdict, giveWay }: Recording,
   change: ServiceChange,

@@ -26,14 +26,14 @@ export type VpcsOptions = {
   log: Log;
   rounds: Rounds;
   /** Wakes the reconciler for a service. */
-  wakeService: (id: string) => void;
+  lookAtService: (id: string) => void;
 };
 
-export function createVpcs({ store, region, log, rounds, wakeService }: VpcsOptions) {
+export function createVpcs({ store, region, log, rounds, lookAtService }: VpcsOptions) {
   const makeTrue = async (): Promise<void> => {
     const { db } = store;
     // Allow lists need no networks of the machine, and do not wait for any.
-    for (const id of await refreshAllowLists(db, region.code)) wakeService(id);
+    for (const id of await refreshAllowLists(db, region.code)) lookAtService(id);
     await expirePeeringRequests(
       db,
       ANSWER_WITHIN_MS,
@@ -50,8 +50,8 @@ export function createVpcs({ store, region, log, rounds, wakeService }: VpcsOpti
         await noteMade(tx, vpc);
       });
     }
-    for (const id of await refreshAllowedNetworks(db, region.code)) wakeService(id);
-    for (const id of await makeServicesDue(db, renewed)) wakeService(id);
+    for (const id of await refreshAllowedNetworks(db, region.code)) lookAtService(id);
+    for (const id of await makeServicesDue(db, renewed)) lookAtService(id);
   };
 
   const round = rounds.every('vpcs', makeTrue, log);

@@ -1,12 +1,7 @@
-/** Which services may fall asleep, and what keeps one awake. */
-import {
-  type Addon,
-  ApiError,
-  type Awake,
-  type Service,
-  type SetAutoSuspendBody,
-} from '@howdah/contract';
+/** The time after which a service falls asleep, and what keeps it awake. */
+import { ApiError, type Awake, type Service, type SetAutoSuspendBody } from '@howdah/contract';
 import type { ServiceRow } from '../domain/service/row.ts';
+import { type SleepFacts, whyNotAsleep } from '../domain/service/sleep.ts';
 import type { Region } from '../engine/regions.ts';
 import type { ServiceDoc } from '../store/service-documents.ts';
 import type { Caller } from './change.ts';
@@ -14,30 +9,11 @@ import type { ControlContext } from './control-context.ts';
 import { refuseImpossible } from './regions.ts';
 import { type Accepted, changeUnderRules, reachEngine } from './service-rules.ts';
 
-type Shape = Readonly<
-  Pick<ServiceRow, 'has_gateway' | 'pooler' | 'vpc_id' | 'read_replica_sets'> & {
-    addons: readonly Addon[];
-  }
->;
-
-/** Why a service of this shape cannot fall asleep; null: it can. */
-export function whyNotAsleep(service: Shape): string | null {
-  if (service.addons.includes('time-series'))
-    return 'jobs of TimescaleDB would not run while it sleeps; use a service of type POSTGRES';
-  if (service.has_gateway)
-    return 'it has, or had, replicas, which are there to serve at once; fork it without them';
-  if (service.pooler) return 'it has a connection pooler; disable that first';
-  if (service.vpc_id !== null) return 'it is in a VPC; detach it first';
-  if (service.read_replica_sets.length > 0)
-    return 'it has read replica sets, which follow it; delete them first';
-  return null;
-}
-
 /** @throws ApiError INVALID_REQUEST when it cannot fall asleep; UNAVAILABLE_HERE by its region */
 export function autoSuspendOrRefuse(
   region: Region,
   seconds: number | null,
-  service: Shape,
+  service: SleepFacts,
 ): number | null {
   if (seconds === null) return null;
   refuseImpossible(region, 'setAutoSuspend', 'auto_suspend_seconds');
@@ -52,7 +28,7 @@ export function autoSuspendOfFork(
   region: Region,
   asked: number | null | undefined,
   parent: Pick<ServiceRow, 'auto_suspend_seconds'>,
-  fork: Shape,
+  fork: SleepFacts,
 ): number | null {
   if (asked !== undefined) return autoSuspendOrRefuse(region, asked, fork);
   const isPossible = region.engine.capabilities.actions.setAutoSuspend.possible;

@@ -16,8 +16,8 @@ const at = (ms: number): Date => new Date(NOW + ms);
 test.each<[string, Date | null, number | null, Date | null]>([
   ['nobody woke it: it is due again after the wait', null, 500, at(500)],
   ['nobody woke it, and nothing is awaited', null, null, null],
-  ['it was woken meanwhile: it stays due', at(-10), 500, at(-10)],
-  ['it was woken meanwhile, and nothing is awaited: it stays due', at(-10), null, at(-10)],
+  ['it was made due meanwhile: it stays due', at(-10), 500, at(-10)],
+  ['it was made due meanwhile, and nothing is awaited: it stays due', at(-10), null, at(-10)],
   ['it is due later than the wait ends', at(2000), 500, at(500)],
 ])('%s', (_, dueAt, waitMs, expected) => {
   vi.spyOn(Date, 'now').mockReturnValue(NOW);

@@ -147,7 +147,7 @@ export async function releaseService(
  * The change that releases the claim of a service that the transaction has locked. The service may
  * have been made due in the meantime: the earlier of the two times counts.
  *
- * @param lookAgainMs when the service is due again; null: when it is woken
+ * @param lookAgainMs when the service is due again; null: when it is made due
  */
 export function givenBack(
   { due_at: dueAt }: ServiceRow,

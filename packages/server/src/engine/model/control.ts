@@ -3,7 +3,7 @@ import { SimulationScriptSchema, type SimulationScript } from '@howdah/contract'
 import { Check } from 'typebox/value';
 import type { Simulation } from '../engine.ts';
 import * as change from './server-changes.ts';
-import { wakeAt, type Model } from './model.ts';
+import { announceAt, type Model } from './model.ts';
 import { noticeDeath } from './primary.ts';
 import type { ScriptEvent } from '@howdah/contract';
 import { EMPTY_SCRIPT, parseScript } from './script.ts';
@@ -88,7 +88,7 @@ export function reopen(model: Model): () => Promise<void> {
     clock.setRunning(isRunning);
     clock.startAt(isRunning ? Math.max(nowMs, model.realMs() + aheadMs) : nowMs);
     for (const { id, pending } of state.list())
-      if (pending !== null) wakeAt(model, id, pending.doneMs);
+      if (pending !== null) announceAt(model, id, pending.doneMs);
     await setAlarms(model);
   };
   return () =>

@@ -81,12 +81,12 @@ async function beginTransition(
   await state.change(id, (service) => {
     service.pending = pending;
   });
-  if (delayMs > 0) wakeAt(model, id, pending.doneMs);
+  if (delayMs > 0) announceAt(model, id, pending.doneMs);
   return pending;
 }
 
 /** Has the reconciler ask again when a delay is over. */
-export function wakeAt({ clock, changed }: Model, id: string, atMs: number): void {
+export function announceAt({ clock, changed }: Model, id: string, atMs: number): void {
   clock.alarmAt(atMs, async () => changed(id));
 }
 
