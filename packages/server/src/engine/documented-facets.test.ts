@@ -5,8 +5,8 @@ import { expect, test } from 'vitest';
 const textOf = (path: string): string => readFileSync(new URL(path, import.meta.url), 'utf8');
 
 test('the page for a new engine lists its facets, and which of them may be null', () => {
-  const [, members = ''] = /^export interface Engine \{(.*?)^\}/ms.exec(textOf('engine.ts')) ?? [];
-  const declared = [...members.matchAll(/^ {2}readonly (\w+): (.*);$/gm)].map(
+  const [, facets = ''] = /^export interface Engine \{(.*?)^\}/ms.exec(textOf('engine.ts')) ?? [];
+  const declared = [...facets.matchAll(/^ {2}readonly (\w+): (.*);$/gm)].map(
     ([, facet = '', type = '']) => [facet, type.endsWith('| null')],
   );
   const page = textOf('../../../../docs/adding-an-engine.md');

@@ -1,7 +1,8 @@
 /** The sizes of the services of a region together. */
 import { sql } from 'kysely';
-import { Client, type ClientConfig } from 'pg';
+import type { ClientConfig } from 'pg';
 import type { Committed } from '../domain/service/capacity.ts';
+import { inCommandSession } from './command-session.ts';
 import type { Db } from './tables.ts';
 
 type Row = Committed & { region_code: string };
@@ -33,18 +34,10 @@ export async function readCommitted(db: Db): Promise<ReadonlyMap<string, Committ
 export async function readCommittedOf(
   connection: ClientConfig,
 ): Promise<ReadonlyMap<string, Committed>> {
-  const client = new Client({
-    ...connection,
-    application_name: 'howdah doctor',
-    connectionTimeoutMillis: CONNECT_WITHIN_MS,
-  });
-  client.on('error', () => undefined); // the running statement fails with it
-  await client.connect();
-  try {
-    return byRegion((await client.query<Row>(COMMITTED)).rows);
-  } finally {
-    await client.end();
-  }
+  const within = { ...connection, connectionTimeoutMillis: CONNECT_WITHIN_MS };
+  return inCommandSession(within, 'howdah doctor', async (client) =>
+    byRegion((await client.query<Row>(COMMITTED)).rows),
+  );
 }
 
 const byRegion = (rows: readonly Row[]): ReadonlyMap<string, Committed> =>

@@ -1,5 +1,6 @@
 /** Reads the contents of a database that is, or becomes, a metadata database; changes nothing. */
-import { Client, type ClientBase, type ClientConfig } from 'pg';
+import type { ClientBase, ClientConfig } from 'pg';
+import { inCommandSession } from './command-session.ts';
 
 export type Contents = Readonly<{
   /** Some tables and views of another program, at most four; none beside tables of ours. */
@@ -23,32 +24,18 @@ const OURS = `select to_regclass('kysely_migration') is not null
 
 /** The contents of a database that nobody has connected to. @throws Error of the connection */
 export async function examineContents(connection: ClientConfig): Promise<Contents> {
-  return withClient(connection, readContents);
+  return inCommandSession(connection, 'howdah', readContents);
 }
 
 /** The name of the service whose server or pooler listens on a port; null: none does. */
 export async function serviceAt(connection: ClientConfig, port: number): Promise<string | null> {
-  return withClient(connection, async (client) => {
+  return inCommandSession(connection, 'howdah', async (client) => {
     const { rows } = await client.query<{ name: string }>(
       'select name from services where $1 in (port, pooler_port)',
       [port],
     );
     return rows[0]?.name ?? null;
   });
-}
-
-async function withClient<T>(
-  connection: ClientConfig,
-  work: (client: Client) => Promise<T>,
-): Promise<T> {
-  const client = new Client({ ...connection, application_name: 'howdah' });
-  client.on('error', () => undefined); // the running statement fails with it
-  await client.connect();
-  try {
-    return await work(client);
-  } finally {
-    await client.end();
-  }
 }
 
 export async function readContents(client: ClientBase): Promise<Contents> {

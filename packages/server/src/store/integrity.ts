@@ -1,7 +1,8 @@
 /** The part of the metadata database that the integrity check reads. */
 import { IS_TRANSITIONAL, type LiveStatus } from '@howdah/contract';
-import { Client, type ClientConfig } from 'pg';
+import type { ClientConfig } from 'pg';
 import type { ServerPort } from '../engine/records.ts';
+import { inCommandSession } from './command-session.ts';
 import { PRIMARY, SERVERS } from './engine-records.ts';
 import type { KubernetesRegionRow } from './kubernetes-regions.ts';
 import { WANTED_VPCS, type WantedVpc } from './vpcs.ts';
@@ -66,10 +67,7 @@ const STATUS = `case
 
 /** Reads the metadata database of an installation, whether or not its control plane runs. */
 export async function readExpected(connection: ClientConfig): Promise<Expected> {
-  const client = new Client({ ...connection, application_name: 'howdah audit' });
-  client.on('error', () => undefined); // the running statement fails with it
-  await client.connect();
-  try {
+  return inCommandSession(connection, 'howdah audit', async (client) => {
     const services = await client.query<Expected['services'][number]>(
       `select id, project_id as "projectId", region_code as region,
          ${STATUS} as status, port, pooler,
@@ -113,9 +111,7 @@ export async function readExpected(connection: ClientConfig): Promise<Expected> 
       verifying: verifying.rows.map(({ id }) => id),
       contradictions: contradictions.rows.map(({ text }) => text),
     };
-  } finally {
-    await client.end();
-  }
+  });
 }
 
 /**

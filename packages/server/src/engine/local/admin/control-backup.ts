@@ -11,7 +11,7 @@ import { Readable, Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { createGunzip, createGzip } from 'node:zlib';
 import { messageOf } from '@howdah/contract/thrown';
-import { Client, Pool, type ClientConfig, type PoolClient } from 'pg';
+import { Pool, type Client, type ClientConfig, type PoolClient } from 'pg';
 import { renameDurably, writeDurably } from '../../../lib/durable-files.ts';
 import { findSite, prepareMachine } from '../host/machine.ts';
 import { findSites } from './sites.ts';
@@ -29,6 +29,7 @@ import { nameOf, readMetadataRecord } from '../../../metadata-record.ts';
 import { QUIET } from '../../../lib/log.ts';
 import { createRounds } from '../../../lib/rounds.ts';
 import { TUNING } from '../../../lib/tuning.ts';
+import { inCommandSession } from '../../../store/command-session.ts';
 import { openStore } from '../../../store/database.ts';
 
 /**
@@ -115,13 +116,7 @@ async function writeControl(
   target: Writable,
   isWanted: (table: string) => boolean,
 ): Promise<number> {
-  const client = new Client({
-    ...database,
-    application_name: 'howdah backup-control',
-  });
-  client.on('error', () => undefined); // the running statement reports it
-  await client.connect();
-  try {
+  return inCommandSession(database, 'howdah backup-control', async (client) => {
     await client.query('begin isolation level repeatable read, read only');
     let rows = 0;
     const lines = async function* (): AsyncGenerator<string> {
@@ -142,9 +137,7 @@ async function writeControl(
     };
     await pipeline(Readable.from(lines()), createGzip(), target);
     return rows;
-  } finally {
-    await client.end();
-  }
+  });
 }
 
 /**

@@ -36,10 +36,7 @@ const EXCEPTIONS: Record<string, { clients: number; why: string }> = {
     why: 'a client that goes through the endpoint, with a password',
   },
   'server/src/engine/local/proxy/pooler.ts': { clients: 1, why: 'the admin console of PgBouncer' },
-  'server/src/engine/local/admin/control-backup.ts': { clients: 1, why: 'the metadata database' },
-  'server/src/store/committed-sizes.ts': { clients: 1, why: 'the metadata database' },
-  'server/src/store/contents.ts': { clients: 1, why: 'the metadata database' },
-  'server/src/store/integrity.ts': { clients: 1, why: 'the metadata database' },
+  'server/src/store/command-session.ts': { clients: 1, why: 'the metadata database' },
   'server/src/store/connections.ts': { clients: 1, why: 'the metadata database' },
   'server/src/store/database.ts': { clients: 2, why: 'the metadata database' },
 };
