@@ -16,6 +16,7 @@ const EVERYTHING = ['.'];
  */
 const SYSTEM = [
   'packages',
+  'plugins',
   ':(exclude)packages/server/test-*',
   ':(exclude,glob)packages/*/src/**/*.test.ts',
   'howdah',

@@ -1,0 +1,3 @@
+module howdah/howdahtest
+
+go 1.22
