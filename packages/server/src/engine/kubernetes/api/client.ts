@@ -82,7 +82,7 @@ export function createKube(connection: Connection, mayWrite: () => boolean = () 
     stream: async (path: string, what: string, signal: AbortSignal): Promise<IncomingMessage> => {
       const answer = await send({ method: 'GET', path, what, signal });
       if (answer.statusCode === 200) return answer;
-      throw refusalOf(what, answer.statusCode ?? 0, await textOf(answer));
+      throw refusalOf(what, answer.statusCode ?? 0, await textOf(answer, MAX_BYTES));
     },
     close: (): void => agent.destroy(),
   };
@@ -305,7 +305,7 @@ async function readWhole(what: string, answer: IncomingMessage): Promise<string>
   const { statusCode = 0 } = answer;
   let body: string;
   try {
-    body = await textOf(answer);
+    body = await textOf(answer, MAX_BYTES);
   } catch (error) {
     throw noAnswer(what, error);
   }
@@ -313,13 +313,14 @@ async function readWhole(what: string, answer: IncomingMessage): Promise<string>
   return body;
 }
 
-async function textOf(answer: IncomingMessage): Promise<string> {
+/** The body of an answer. @throws Error when it is larger, or the connection breaks */
+export async function textOf(answer: IncomingMessage, maxBytes: number): Promise<string> {
   const chunks: Buffer[] = [];
   let bytes = 0;
   for await (const chunk of answer) {
     const buffer = Buffer.from(chunk);
     bytes += buffer.length;
-    if (bytes > MAX_BYTES) throw new Error(`its answer is larger than ${MAX_BYTES} bytes`);
+    if (bytes > maxBytes) throw new Error(`its answer is larger than ${maxBytes} bytes`);
     chunks.push(buffer);
   }
   return Buffer.concat(chunks).toString('utf8');

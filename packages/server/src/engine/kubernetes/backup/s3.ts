@@ -4,11 +4,11 @@
  * Nothing else of S3 is needed here: the plugin writes and reads the backups.
  */
 import { request } from 'node:https';
-import type { IncomingMessage } from 'node:http';
 import { messageOf } from '@howdah/contract/thrown';
 import aws4 from 'aws4';
 import { EngineUnavailable } from '../../engine.ts';
 import { folderOf, type ObjectStore } from '../../object-store.ts';
+import { textOf } from '../api/client.ts';
 
 /** For a whole answer. */
 const DEADLINE_MS = 15_000;
@@ -141,7 +141,10 @@ async function ask(
       signal: AbortSignal.timeout(DEADLINE_MS),
     });
     sent.on('response', (response) => {
-      textOf(response).then((body) => resolve({ status: response.statusCode ?? 0, body }), reject);
+      textOf(response, MAX_BYTES).then(
+        (body) => resolve({ status: response.statusCode ?? 0, body }),
+        reject,
+      );
     });
     sent.on('error', reject);
     sent.end();
@@ -154,18 +157,6 @@ async function ask(
   throw new StoreError(
     `${at} refuses the bucket ${store.bucket} with the status ${answer.status} (${code})`,
   );
-}
-
-async function textOf(answer: IncomingMessage): Promise<string> {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  for await (const chunk of answer) {
-    const buffer = Buffer.from(chunk);
-    bytes += buffer.length;
-    if (bytes > MAX_BYTES) throw new Error(`its answer is larger than ${MAX_BYTES} bytes`);
-    chunks.push(buffer);
-  }
-  return Buffer.concat(chunks).toString('utf8');
 }
 
 /** As AWS encodes: all but letters, digits and four signs. */
