@@ -26,10 +26,10 @@ import {
   write,
   once,
   portsOf,
-  detailOf,
   untilShown,
   withTable,
   type Following,
+  untilServing,
 } from './sets.ts';
 import { untilExpected } from './until.ts';
 
@@ -113,16 +113,12 @@ describe('every call', () => {
     await untilSet(set, 'active');
     expect((await cloud.request('GET', list)).body).toEqual([{ ...shape, status: 'active' }]);
     expect(await setsOf(service)).toEqual([{ ...shape, status: 'active' }]);
-    const detail = await detailOf(set);
+    const detail = await untilServing(set, [1, 2]);
     expect(detail).toMatchObject({
       ...shape,
       status: 'active',
       lag_limit: { bytes: 4_194_304, seconds: 600 },
     });
-    expect(detail.node_states.map(({ node, serving }) => [node, serving])).toEqual([
-      [1, true],
-      [2, true],
-    ]);
     await expectService(set);
     await untilShown(set, 1);
     expect(await once(read(set), 'select n, pg_is_in_recovery() as reads_only from t')).toEqual([
