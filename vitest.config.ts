@@ -62,6 +62,8 @@ export default defineConfig({
   test: {
     sequence: { sequencer: LongestFirst },
     reporters: ['default', new Summary(temporary)],
+    // What ends the shared installations takes long on a slow machine.
+    teardownTimeout: 600_000,
     // The launcher leaves these out unless it is run with --all. A slow test has a similar one that
     // is not slow.
     tags: [
