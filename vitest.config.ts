@@ -62,7 +62,7 @@ export default defineConfig({
   test: {
     sequence: { sequencer: LongestFirst },
     reporters: ['default', new Summary(temporary)],
-    // What ends the shared installations takes long on a slow machine.
+    // A slow machine takes long to end the shared installations.
     teardownTimeout: 600_000,
     // The launcher leaves these out unless it is run with --all. A slow test has a similar one that
     // is not slow.

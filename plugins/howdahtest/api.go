@@ -200,7 +200,8 @@ func findAPI() (api, error) {
 	}
 	text, err := os.ReadFile(path)
 	if url != "" || key != "" || err != nil {
-		return api{}, fmt.Errorf("set HD_API, HD_KEY and HD_PROJECT (howdah env prints them), or run howdah up: %s", path)
+		return api{}, fmt.Errorf(
+			"set HD_API, HD_KEY and HD_PROJECT (howdah env prints them), or run howdah up: %s", path)
 	}
 	var own struct {
 		URL     string `json:"api_url"`
@@ -211,7 +212,8 @@ func findAPI() (api, error) {
 	if err := json.Unmarshal(text, &own); err != nil {
 		return api{}, fmt.Errorf("%s: %w", path, err)
 	}
-	return api{url: strings.TrimRight(own.URL, "/"), key: own.Public + ":" + own.Secret, project: own.Project}, nil
+	url = strings.TrimRight(own.URL, "/")
+	return api{url: url, key: own.Public + ":" + own.Secret, project: own.Project}, nil
 }
 
 func credentialsPath() (string, error) {

@@ -112,7 +112,8 @@ func (database *Database) Close() {
 
 // String names the database without its password.
 func (database *Database) String() string {
-	return fmt.Sprintf("%s of the lease %s at %s:%d", database.Name, database.LeaseID, database.Host, database.Port)
+	return fmt.Sprintf("%s of the lease %s at %s:%d",
+		database.Name, database.LeaseID, database.Host, database.Port)
 }
 
 // keep extends the lease until the database is closed. An extension that fails is made again by

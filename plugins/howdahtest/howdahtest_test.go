@@ -188,8 +188,13 @@ func TestTheInstallationOnThisMachineIsFound(t *testing.T) {
 	if _, err := Take(Options{}); err == nil || !strings.Contains(err.Error(), "howdah up") {
 		t.Errorf("found %v", err)
 	}
-	own := fmt.Sprintf(`{"api_url": %q, "public_key": "public", "secret_key": "secret", "project_id": "p1"}`, url)
-	if err := os.WriteFile(filepath.Join(home, "credentials.json"), []byte(own), 0o600); err != nil {
+	own, err := json.Marshal(map[string]string{
+		"api_url": url, "public_key": "public", "secret_key": "secret", "project_id": "p1",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(home, "credentials.json"), own, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	New(t, Options{})

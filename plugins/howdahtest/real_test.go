@@ -10,7 +10,8 @@ import (
 // A test of somebody's project, against a real installation: it has rows, and psql.
 func TestRowsOfTheServiceAreThere(t *testing.T) {
 	database := New(t, Options{})
-	rows, err := exec.Command("psql", database.URL, "-Atqc", "select count(*) from items").CombinedOutput()
+	count := exec.Command("psql", database.URL, "-Atqc", "select count(*) from items")
+	rows, err := count.CombinedOutput()
 	if err != nil || string(rows) != "100\n" {
 		t.Fatalf("%v: %s", err, rows)
 	}

@@ -130,6 +130,6 @@ try {
   process.exitCode = 0;
   // Without a limit, which `vitest.exit()` has: this checks and ends the installations that files
   // have shared, and sets the exit code when that fails.
-  await vitest.close();
-  if (Number(process.exitCode) === 0) process.exitCode = status;
+  const codeOfEnd = await vitest.close().then(() => process.exitCode);
+  if (codeOfEnd === 0) process.exitCode = status;
 }

@@ -11,7 +11,7 @@ import { Readable, Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { createGunzip, createGzip } from 'node:zlib';
 import { messageOf } from '@howdah/contract/thrown';
-import type { Client, ClientBase, ClientConfig, Pool, PoolClient } from 'pg';
+import type { Client, ClientConfig, Pool, PoolClient } from 'pg';
 import { renameDurably, writeDurably } from '../../../lib/durable-files.ts';
 import { findSite, prepareMachine } from '../host/machine.ts';
 import { findSites } from './sites.ts';
