@@ -76,6 +76,7 @@ const OPTIONS: Readonly<Record<string, string>> = {
   expires_at: '--expires',
   max_service_ttl_seconds: '--max-ttl',
   service_ttl_seconds: '--ttl',
+  service_auto_suspend_seconds: '--auto-suspend',
   ttl_seconds: '--ttl',
   max_services: '--max-services',
   purge_on_expiry: '--purge-on-expiry',

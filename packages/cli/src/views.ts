@@ -222,14 +222,19 @@ export function linesOf(
 function boundsInWords({
   service_ttl_seconds: ttl,
   max_service_ttl_seconds: most,
+  service_auto_suspend_seconds: sleep,
   max_services: count,
 }: Pick<
   Schemas['Key'],
-  'service_ttl_seconds' | 'max_service_ttl_seconds' | 'max_services'
+  | 'service_ttl_seconds'
+  | 'max_service_ttl_seconds'
+  | 'service_auto_suspend_seconds'
+  | 'max_services'
 >): string[] {
   return [
     ...(ttl === undefined ? [] : [`services for ${lengthOf(ttl)}`]),
     ...(most === undefined ? [] : [`for ${lengthOf(most)} at most`]),
+    ...(sleep === undefined ? [] : [`asleep after ${lengthOf(sleep)}`]),
     ...(count === undefined ? [] : [`${count} services at most`]),
   ];
 }

@@ -79,7 +79,7 @@ const CALLS: readonly Row[] = [
   row(
     'createKey',
     'key create --name ci --expires 2027-01-31T12:00:00Z --fork-only --ttl 2h --max-ttl 1d ' +
-      '--max-services 20',
+      '--auto-suspend 5m --max-services 20',
   ),
   row('getKey', 'key get ci'),
   row('revokeKey', 'key revoke ci'),

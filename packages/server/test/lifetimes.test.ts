@@ -186,3 +186,20 @@ test('a key bounds how many services it makes and how long they stay', async () 
   const restored = await bound.request('POST', `${path}/restore`);
   expect(restored.status).not.toBe(202);
 });
+
+test('a key has its services fall asleep, but for PROD and those with a time', async () => {
+  const key = await keyWith({ service_auto_suspend_seconds: 600 });
+  const timeOf = async (path: string, body: object) => {
+    const made = await key.request('POST', path, body);
+    expect(made.status, JSON.stringify(made.body)).toBe(202);
+    const { service_id: id, auto_suspend_seconds: seconds } = Object(made.body);
+    await key.until(id, 'READY');
+    return { id, seconds };
+  };
+  const sleeper = await timeOf('/services', plain('sleeper'));
+  expect(sleeper.seconds).toBe(600);
+  const fork = `/services/${sleeper.id}/forkService`;
+  const now = { fork_strategy: 'NOW' };
+  expect((await timeOf(fork, { ...now, auto_suspend_seconds: null })).seconds).toBeUndefined();
+  expect((await timeOf(fork, { ...now, environment_tag: 'PROD' })).seconds).toBeUndefined();
+});

@@ -62,7 +62,7 @@ export const SINCE_0057 = [
   'alter table services drop column auto_suspend_seconds, drop column suspended_at, ' +
     'drop column last_active_at',
   'alter table api_keys drop column service_ttl_seconds, drop column max_service_ttl_seconds, ' +
-    'drop column max_services',
+    'drop column service_auto_suspend_seconds, drop column max_services',
   'alter table samples drop column cpu_wait_millis, drop column write_wait_millis',
   'drop table certificates, certificate_keys',
   'drop table alert_messages, alert_incidents, alert_rules, alert_destinations',

@@ -27,16 +27,18 @@ type CreateOptions = Changing &
     forkOnly?: true;
     ttl?: string;
     maxTtl?: string;
+    autoSuspend?: string;
     maxServices?: string;
   };
 
 /** The bounds of the services that the key makes. */
-function boundsOf({ ttl, maxTtl, maxServices }: CreateOptions) {
+function boundsOf({ ttl, maxTtl, autoSuspend, maxServices }: CreateOptions) {
   const seconds = (flag: string, text: string | undefined): number | undefined =>
     text === undefined ? undefined : secondsOf(flag, text);
   return {
     ...given('service_ttl_seconds', seconds('--ttl', ttl)),
     ...given('max_service_ttl_seconds', seconds('--max-ttl', maxTtl)),
+    ...given('service_auto_suspend_seconds', seconds('--auto-suspend', autoSuspend)),
     ...given(
       'max_services',
       maxServices === undefined ? undefined : countOf('--max-services', maxServices),
@@ -95,6 +97,7 @@ export function addKey(program: Command): void {
     .option('--fork-only', 'the key reads, forks, and changes only forks that it made')
     .option('--ttl <time>', 'services that it makes are deleted so long after that, such as 2h')
     .option('--max-ttl <time>', 'services that it makes end within so long, such as 1d')
+    .option('--auto-suspend <time>', 'DEV services that it makes sleep after so long without use')
     .option('--max-services <number>', 'so many services that it made are there at a time')
     .option(...OTHER_PROJECT)
     .action(async (options: CreateOptions) => {

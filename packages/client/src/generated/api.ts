@@ -2626,7 +2626,7 @@ export interface components {
             storage_gb?: number;
             /** @description true: its servers never use more CPU than their size; false: they may, where processors are idle; null: as its region has it; default: as its region has it */
             cpu_bound?: boolean | null;
-            /** @description its server stops when nobody has used it for so long, and the next client has it started again; null: never; default: never */
+            /** @description its server stops when nobody has used it for so long, and the next client has it started again; null: never; default: as the key says, else never */
             auto_suspend_seconds?: number | null;
             /**
              * @default DEV
@@ -2688,7 +2688,7 @@ export interface components {
             storage_gb?: number;
             /** @description true: its servers never use more CPU than their size; false: they may, where processors are idle; null: as its region has it; default: as the parent */
             cpu_bound?: boolean | null;
-            /** @description its server stops when nobody has used it for so long, and the next client has it started again; null: never; default: as the parent, where it can */
+            /** @description its server stops when nobody has used it for so long, and the next client has it started again; null: never; default: as the key says, else as the parent; never for PROD */
             auto_suspend_seconds?: number | null;
             /** @description the region of the parent, by any of its names */
             region_code?: string;
@@ -4270,6 +4270,8 @@ export interface components {
             service_ttl_seconds?: number;
             /** @description the longest lifetime that it gives to a service; absent: any, or none */
             max_service_ttl_seconds?: number;
+            /** @description services that it makes fall asleep after so long, unless they are PROD, cannot, or are made with a time of their own */
+            service_auto_suspend_seconds?: number;
             /** @description so many services that it made are there at a time; absent: any number */
             max_services?: number;
             /**
@@ -4306,6 +4308,8 @@ export interface components {
             service_ttl_seconds?: number;
             /** @description the longest lifetime that it gives to a service; absent: any, or none */
             max_service_ttl_seconds?: number;
+            /** @description services that it makes fall asleep after so long, unless they are PROD, cannot, or are made with a time of their own */
+            service_auto_suspend_seconds?: number;
             /** @description so many services that it made are there at a time; absent: any number */
             max_services?: number;
         };
@@ -4365,6 +4369,8 @@ export interface components {
             service_ttl_seconds?: number;
             /** @description the longest lifetime that it gives to a service; absent: any, or none */
             max_service_ttl_seconds?: number;
+            /** @description services that it makes fall asleep after so long, unless they are PROD, cannot, or are made with a time of their own */
+            service_auto_suspend_seconds?: number;
             /** @description so many services that it made are there at a time; absent: any number */
             max_services?: number;
             /**

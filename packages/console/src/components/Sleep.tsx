@@ -12,17 +12,21 @@ const TIMES = {
 export function SleepInput({
   seconds,
   onChange,
+  label,
+  otherwise = 'Never falls asleep',
 }: {
   seconds: string;
   onChange: (seconds: string) => void;
+  label?: string;
+  otherwise?: string;
 }) {
   return (
     <NativeSelect
-      aria-label="Falls asleep"
+      {...(label === undefined ? { 'aria-label': 'Falls asleep' } : { label })}
       value={seconds}
       onChange={(event) => onChange(event.currentTarget.value)}
       data={[
-        { value: '', label: 'Never falls asleep' },
+        { value: '', label: otherwise },
         ...Object.entries(TIMES).map(([value, label]) => ({ value, label })),
         // A time that was set by another way.
         ...(seconds === '' || seconds in TIMES

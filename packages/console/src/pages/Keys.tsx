@@ -10,6 +10,7 @@ import { Fields, Form, NameInput } from '../components/Form.tsx';
 import { Load, Ago, Card, Denied, Empty, PageHead, Pill, Until } from '../components/ui.tsx';
 import { Rows } from '../components/Rows.tsx';
 import { expiryOf, LifetimeBound, LifetimeInput } from '../components/Lifetime.tsx';
+import { SleepInput } from '../components/Sleep.tsx';
 import { Secret } from '../components/Secret.tsx';
 import { useCall } from '../components/use-call.tsx';
 import { duration } from '../format.ts';
@@ -103,7 +104,7 @@ function NewKey() {
 }
 
 /** The bounds of the services that a key makes, as they are typed; empty: none. */
-const NO_BOUNDS = { lifetime: '', most: '' };
+const NO_BOUNDS = { lifetime: '', sleep: '', most: '' };
 
 function BoundsInput({
   value,
@@ -118,6 +119,12 @@ function BoundsInput({
         seconds={value.lifetime}
         onChange={(lifetime) => onChange({ ...value, lifetime })}
       />
+      <SleepInput
+        label="Its DEV services fall asleep"
+        otherwise="when they are made so"
+        seconds={value.sleep}
+        onChange={(sleep) => onChange({ ...value, sleep })}
+      />
       <TextInput
         label="Services at a time"
         placeholder="any number"
@@ -130,8 +137,9 @@ function BoundsInput({
 }
 
 /** A text that is no number is sent as 0, which the API refuses with what is allowed. */
-const boundsOf = ({ lifetime, most }: typeof NO_BOUNDS) => ({
+const boundsOf = ({ lifetime, sleep, most }: typeof NO_BOUNDS) => ({
   ...(lifetime === '' ? {} : { max_service_ttl_seconds: Number(lifetime) }),
+  ...(sleep === '' ? {} : { service_auto_suspend_seconds: Number(sleep) }),
   ...(most.trim() === '' ? {} : { max_services: Number.parseInt(most, 10) || 0 }),
 });
 
@@ -172,6 +180,7 @@ function List({ keys, why }: { keys: readonly Key[]; why: string | null }) {
                 dry_run_only: dryRunOnly,
                 service_ttl_seconds: ttl,
                 max_service_ttl_seconds: most,
+                service_auto_suspend_seconds: sleep,
                 max_services: count,
               }) => (
                 <>
@@ -182,6 +191,7 @@ function List({ keys, why }: { keys: readonly Key[]; why: string | null }) {
                       dryRunOnly ? 'dry runs only' : '',
                       ttl === undefined ? '' : `its services end after ${duration(ttl * 1000)}`,
                       most === undefined ? '' : `within ${duration(most * 1000)} at the latest`,
+                      sleep === undefined ? '' : `they sleep after ${duration(sleep * 1000)}`,
                       count === undefined ? '' : `at most ${count} services`,
                     ]
                       .filter(Boolean)

@@ -1,7 +1,7 @@
 /** Schemas of keys, sessions and links. */
 import { Type } from 'typebox';
 import { Named, oldSpelling, Ref, StringEnum } from '../schema.ts';
-import { closed, dateTime, name, count, limit, ttlSeconds } from './parts.ts';
+import { closed, dateTime, name, count, limit, suspendSeconds, ttlSeconds } from './parts.ts';
 import { ROLES } from '../types.ts';
 import { LOOPBACK_PATTERN } from '../text.ts';
 import { RETENTION_DAYS } from '../values.ts';
@@ -13,6 +13,13 @@ const boundsOfKey = {
   ),
   max_service_ttl_seconds: Type.Optional(
     ttlSeconds('the longest lifetime that it gives to a service; absent: any, or none'),
+  ),
+  service_auto_suspend_seconds: Type.Optional(
+    suspendSeconds({
+      description:
+        'services that it makes fall asleep after so long, unless they are PROD, cannot, or are ' +
+        'made with a time of their own',
+    }),
   ),
   max_services: Type.Optional(
     Type.Integer({

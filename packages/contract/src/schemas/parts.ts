@@ -62,16 +62,16 @@ const MAX_SUSPEND_SECONDS = 604_800;
 /** The shortest: a session that is idle for so long ends. */
 const MIN_SUSPEND_SECONDS = 5;
 
+export const suspendSeconds = (options: { description?: string } = {}) =>
+  Type.Integer({ minimum: MIN_SUSPEND_SECONDS, maximum: MAX_SUSPEND_SECONDS, ...options });
+
 /** @param otherwise what holds without it */
 export const autoSuspendSeconds = (otherwise: string) =>
-  Type.Union(
-    [Type.Integer({ minimum: MIN_SUSPEND_SECONDS, maximum: MAX_SUSPEND_SECONDS }), Type.Null()],
-    {
-      description:
-        'its server stops when nobody has used it for so long, and the next client has it ' +
-        `started again; null: never; default: ${otherwise}`,
-    },
-  );
+  Type.Union([suspendSeconds(), Type.Null()], {
+    description:
+      'its server stops when nobody has used it for so long, and the next client has it ' +
+      `started again; null: never; default: ${otherwise}`,
+  });
 
 /** For how long a new service is there. @param otherwise what holds without these fields */
 export const lifetime = (otherwise: string) => ({

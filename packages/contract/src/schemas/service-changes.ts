@@ -54,7 +54,7 @@ export const CreateServiceBody = Named(
       ),
     ),
     cpu_bound: Type.Optional(cpuBound('as its region has it')),
-    auto_suspend_seconds: Type.Optional(autoSuspendSeconds('never')),
+    auto_suspend_seconds: Type.Optional(autoSuspendSeconds('as the key says, else never')),
     environment_tag: Type.Optional(StringEnum(ENVIRONMENTS, { default: 'DEV' })),
     enable_pooler: Type.Optional(Type.Boolean({ description: 'with a connection pooler' })),
     ...lifetime('as the key has it, else it does not expire'),
@@ -94,7 +94,9 @@ export const ForkBody = Named(
       storageGb('gigabytes of disk, not less than its data takes; default: as the parent'),
     ),
     cpu_bound: Type.Optional(cpuBound('as the parent')),
-    auto_suspend_seconds: Type.Optional(autoSuspendSeconds('as the parent, where it can')),
+    auto_suspend_seconds: Type.Optional(
+      autoSuspendSeconds('as the key says, else as the parent; never for PROD'),
+    ),
     region_code: Type.Optional(regionCode('the region of the parent, by any of its names')),
     pg_version: Type.Optional(
       pgVersion('that of the parent, or a newer one that the data is copied into; not with PITR'),

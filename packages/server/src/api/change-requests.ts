@@ -101,6 +101,7 @@ export function callerOf(request: FastifyRequest): Caller {
     bounds: {
       serviceTtlSeconds: key.service_ttl_seconds,
       maxTtlSeconds: key.max_service_ttl_seconds,
+      autoSuspendSeconds: key.service_auto_suspend_seconds,
       maxServices: key.max_services,
     },
     force: isForced(request),

@@ -1,7 +1,7 @@
 /** The time after which a service falls asleep, and what keeps it awake. */
 import { ApiError, type Awake, type Service, type SetAutoSuspendBody } from '@howdah/contract';
 import type { ServiceRow } from '../domain/service/row.ts';
-import { type SleepFacts, whyNotAsleep } from '../domain/service/sleep.ts';
+import { autoSuspendByDefault, type SleepFacts, whyNotAsleep } from '../domain/service/sleep.ts';
 import type { Region } from '../engine/regions.ts';
 import type { ServiceDoc } from '../store/service-documents.ts';
 import type { Caller } from './change.ts';
@@ -23,16 +23,23 @@ export function autoSuspendOrRefuse(
   return seconds;
 }
 
-/** The setting of a fork: as asked for, else that of its parent where the fork can have it. */
-export function autoSuspendOfFork(
+/**
+ * The setting of a new service: as asked for; else that of its key, and of the parent of a fork,
+ * where the service can have it.
+ *
+ * @param parent of a fork; null: none
+ * @throws as {@link autoSuspendOrRefuse}
+ */
+export function autoSuspendOfNew(
   region: Region,
+  { bounds }: Pick<Caller, 'bounds'>,
   asked: number | null | undefined,
-  parent: Pick<ServiceRow, 'auto_suspend_seconds'>,
-  fork: SleepFacts,
+  made: SleepFacts & Pick<ServiceRow, 'environment'>,
+  parent: Pick<ServiceRow, 'auto_suspend_seconds'> | null,
 ): number | null {
-  if (asked !== undefined) return autoSuspendOrRefuse(region, asked, fork);
+  if (asked !== undefined) return autoSuspendOrRefuse(region, asked, made);
   const isPossible = region.engine.capabilities.actions.setAutoSuspend.possible;
-  return isPossible && whyNotAsleep(fork) === null ? parent.auto_suspend_seconds : null;
+  return isPossible ? autoSuspendByDefault(bounds, made, parent) : null;
 }
 
 /** Refuses what a service that may fall asleep cannot have. @throws ApiError INVALID_STATE */

@@ -23,7 +23,7 @@ import {
   type Accepted,
   refuseUsedName,
 } from './service-rules.ts';
-import { autoSuspendOrRefuse } from './auto-suspend.ts';
+import { autoSuspendOfNew } from './auto-suspend.ts';
 import { keepWithinKey } from './lifetimes.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { defaultAddons } from '../domain/service/spec.ts';
@@ -45,13 +45,22 @@ export async function createService(
   const { regions } = context;
   const { region, alias } = regionOrRefuse(regions, body.region_code);
   const { addons, major, size, replicas } = await specOrRefuse(region, caller, body);
-  const auto_suspend_seconds = autoSuspendOrRefuse(region, body.auto_suspend_seconds ?? null, {
+  const environment = body.environment_tag ?? 'DEV';
+  const facts = {
+    environment,
     addons,
     has_gateway: replicas.replica_count > 0,
     pooler: body.enable_pooler === true,
     vpc_id: body.vpc_id ?? null,
     read_replica_sets: [],
-  });
+  };
+  const auto_suspend_seconds = autoSuspendOfNew(
+    region,
+    caller,
+    body.auto_suspend_seconds,
+    facts,
+    null,
+  );
   const cpu_bound = cpuBoundOrRefuse(region, caller, body.cpu_bound, null);
   const initialPassword = newPassword();
   const verifier = await scramVerifier(initialPassword);
@@ -59,12 +68,12 @@ export async function createService(
     project_id: caller.projectId,
     region_alias: alias,
     name: body.name,
-    environment: body.environment_tag ?? 'DEV',
+    environment,
     created: new Date(),
     created_by: caller.publicKey,
     storage_gb: body.storage_gb ?? defaultStorageGb(size),
     cpu_bound,
-    ...lifetimeOfNew(caller, body, body.environment_tag ?? 'DEV'),
+    ...lifetimeOfNew(caller, body, environment),
     auto_suspend_seconds,
     first_verifier: verifier,
   };

@@ -28,7 +28,7 @@ import {
   refuseUsedName,
 } from './service-rules.ts';
 import { refuseWithoutPort } from './endpoints.ts';
-import { autoSuspendOfFork } from './auto-suspend.ts';
+import { autoSuspendOfNew } from './auto-suspend.ts';
 import { keepWithinKey } from './lifetimes.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { keepNotCarried } from './not-carried.ts';
@@ -111,8 +111,8 @@ export async function forkService(
       cpu_bound: cpuBoundOrRefuse(region, caller, body.cpu_bound, parent.cpu_bound),
     };
     const network = await networkOfFork(tx, region, caller, fresh, parent);
-    const made = { ...fresh, ...network };
-    const asleep = autoSuspendOfFork(region, body.auto_suspend_seconds, parent, made);
+    const made = { ...fresh, ...network, environment };
+    const asleep = autoSuspendOfNew(region, caller, body.auto_suspend_seconds, made, parent);
     const sleep = { auto_suspend_seconds: asleep };
     const row = await changeService(tx, fresh, { ...change, ...network, ...sleep }, operation);
     await makeDue(tx, row.id);

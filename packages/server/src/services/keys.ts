@@ -56,6 +56,7 @@ function boundsOrRefuse(body: CreateKeyBody): KeyBounds {
   const bounds = {
     serviceTtlSeconds: body.service_ttl_seconds ?? null,
     maxTtlSeconds: body.max_service_ttl_seconds ?? null,
+    autoSuspendSeconds: body.service_auto_suspend_seconds ?? null,
     maxServices: body.max_services ?? null,
   };
   const { serviceTtlSeconds: ttl, maxTtlSeconds: most, maxServices } = bounds;

@@ -18,6 +18,7 @@ export type KeyRow = {
   fork_only: boolean;
   service_ttl_seconds: number | null;
   max_service_ttl_seconds: number | null;
+  service_auto_suspend_seconds: number | null;
   max_services: number | null;
   secret_hash: Buffer;
   created: Date;
@@ -30,7 +31,7 @@ export type KeyRow = {
 export const KEY_COLUMNS = `k.project_id, p.name as project_name, p.operator, k.name, k.role,
             k.dry_run_only, k.fork_only, k.secret_hash,
             k.service_ttl_seconds, k.max_service_ttl_seconds, k.max_services,
-            k.created, k.last_used,
+            k.service_auto_suspend_seconds, k.created, k.last_used,
             k.revoked_at is null and (k.expires_at is null or k.expires_at > now()) as valid`;
 
 /** Looks keys up by their public half. */
@@ -70,6 +71,7 @@ export async function insertKey(db: Db, key: NewKey): Promise<Key> {
       fork_only: key.forkOnly ?? false,
       service_ttl_seconds: key.bounds?.serviceTtlSeconds ?? null,
       max_service_ttl_seconds: key.bounds?.maxTtlSeconds ?? null,
+      service_auto_suspend_seconds: key.bounds?.autoSuspendSeconds ?? null,
       max_services: key.bounds?.maxServices ?? null,
       created_by: key.createdBy ?? null,
       expires_at: key.expiresAt ?? null,
@@ -108,11 +110,19 @@ export async function pruneKeys(db: Db): Promise<boolean> {
 export function boundsDocument({
   service_ttl_seconds: ttl,
   max_service_ttl_seconds: most,
+  service_auto_suspend_seconds: sleep,
   max_services: count,
-}: Pick<KeyRow, 'service_ttl_seconds' | 'max_service_ttl_seconds' | 'max_services'>) {
+}: Pick<
+  KeyRow,
+  | 'service_ttl_seconds'
+  | 'max_service_ttl_seconds'
+  | 'service_auto_suspend_seconds'
+  | 'max_services'
+>) {
   return {
     ...(ttl === null ? {} : { service_ttl_seconds: ttl }),
     ...(most === null ? {} : { max_service_ttl_seconds: most }),
+    ...(sleep === null ? {} : { service_auto_suspend_seconds: sleep }),
     ...(count === null ? {} : { max_services: count }),
   };
 }

@@ -76,6 +76,7 @@ export interface Tables {
     fork_only: Generated<boolean>;
     service_ttl_seconds: Generated<number | null>;
     max_service_ttl_seconds: Generated<number | null>;
+    service_auto_suspend_seconds: Generated<number | null>;
     max_services: Generated<number | null>;
     created_by: Generated<string | null>;
     created: Generated<Date>;

@@ -47,7 +47,12 @@ test('databases take their space beside the one that they are copies of, and its
 });
 
 test('a lease ends after ten minutes, or as its key has it', () => {
-  const none = { serviceTtlSeconds: null, maxTtlSeconds: null, maxServices: null };
+  const none = {
+    serviceTtlSeconds: null,
+    maxTtlSeconds: null,
+    autoSuspendSeconds: null,
+    maxServices: null,
+  };
   expect(defaultLeaseTtl(none)).toBe(600);
   expect(defaultLeaseTtl({ ...none, serviceTtlSeconds: 7200 })).toBe(600);
   expect(defaultLeaseTtl({ ...none, serviceTtlSeconds: 7200, maxTtlSeconds: 60 })).toBe(60);

@@ -15,7 +15,12 @@ const NOW = Date.parse('2027-01-31T12:00:00Z');
 const HOUR_S = 3600;
 const after = (seconds: number): Date => new Date(NOW + seconds * 1000);
 
-const FREE: KeyBounds = { serviceTtlSeconds: null, maxTtlSeconds: null, maxServices: null };
+const FREE: KeyBounds = {
+  serviceTtlSeconds: null,
+  maxTtlSeconds: null,
+  autoSuspendSeconds: null,
+  maxServices: null,
+};
 const keyWith = (bounds: Partial<KeyBounds> = {}) => ({
   publicKey: 'HDkey',
   role: 'developer' as Role,

@@ -24,6 +24,8 @@ export type KeyBounds = Readonly<{
   serviceTtlSeconds: number | null;
   /** The longest lifetime. */
   maxTtlSeconds: number | null;
+  /** The time after which a service falls asleep that is made without one. */
+  autoSuspendSeconds: number | null;
   /** How many services that it made are there at a time. */
   maxServices: number | null;
 }>;

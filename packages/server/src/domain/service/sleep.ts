@@ -1,5 +1,6 @@
-/** Which services may fall asleep. */
+/** Which services may fall asleep, and which do without being asked to. */
 import type { Addon } from '@howdah/contract';
+import type { KeyBounds } from './lifetime.ts';
 import type { ServiceRow } from './row.ts';
 
 /** The facts of a service that decide whether it may fall asleep. */
@@ -20,4 +21,18 @@ export function whyNotAsleep(service: SleepFacts): string | null {
   if (service.read_replica_sets.length > 0)
     return 'it has read replica sets, which follow it; delete them first';
   return null;
+}
+
+/**
+ * The time after which a new service falls asleep that was not asked for; null: never.
+ *
+ * @param parent of a fork; null: none
+ */
+export function autoSuspendByDefault(
+  { autoSuspendSeconds: ofKey }: Pick<KeyBounds, 'autoSuspendSeconds'>,
+  made: SleepFacts & Pick<ServiceRow, 'environment'>,
+  parent: Pick<ServiceRow, 'auto_suspend_seconds'> | null,
+): number | null {
+  if (made.environment === 'PROD' || whyNotAsleep(made) !== null) return null;
+  return ofKey ?? parent?.auto_suspend_seconds ?? null;
 }
