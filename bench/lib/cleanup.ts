@@ -1,6 +1,7 @@
 /**
  * The clean-up of a benchmark: it runs in reverse order at the end, after an error and on Ctrl-C.
  */
+import { messageOf } from '@howdah/contract/thrown';
 type Cleanup = () => Promise<unknown>;
 
 const pending: Cleanup[] = [];
@@ -33,7 +34,7 @@ async function takeAllAway(): Promise<void> {
     try {
       await next();
     } catch (error) {
-      process.stderr.write(`clean-up: ${error instanceof Error ? error.message : String(error)}\n`);
+      process.stderr.write(`clean-up: ${messageOf(error)}\n`);
     }
   }
 }

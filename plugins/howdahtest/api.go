@@ -13,8 +13,20 @@ import (
 	"time"
 )
 
-// The API answers within 20 seconds.
-var client = http.Client{Timeout: time.Minute}
+// client follows no redirect, which could carry the key elsewhere, and has a transport of its own:
+// tests replace the default one. The API answers within 20 seconds.
+var client = http.Client{
+	Timeout:       time.Minute,
+	Transport:     ownTransport(),
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+func ownTransport() http.RoundTripper {
+	if transport, isUsual := http.DefaultTransport.(*http.Transport); isUsual {
+		return transport.Clone()
+	}
+	return http.DefaultTransport
+}
 
 type api struct {
 	url     string
@@ -181,7 +193,11 @@ func (api api) writeCA() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(directory, "ca.pem")
-	return path, os.WriteFile(path, pem, 0o600)
+	if err := os.WriteFile(path, pem, 0o600); err != nil {
+		_ = os.RemoveAll(directory)
+		return "", err
+	}
+	return path, nil
 }
 
 // findAPI reads HD_API, HD_KEY and HD_PROJECT (howdah env), else the credentials of the

@@ -135,6 +135,7 @@ func (database *Database) keep(every time.Duration) {
 func (api api) open(taken lease) (*Database, error) {
 	password := taken.InitialPassword
 	end := time.Now().Add(readyWithin)
+	waited := !taken.Ready
 	for !taken.Ready {
 		if time.Now().After(end) {
 			why := taken.Problem
@@ -149,6 +150,9 @@ func (api api) open(taken lease) (*Database, error) {
 			return nil, err
 		}
 	}
+	if waited {
+		api.extend(taken.ID)
+	}
 	caFile, err := api.writeCA()
 	if err != nil {
 		return nil, err
@@ -159,10 +163,8 @@ func (api api) open(taken lease) (*Database, error) {
 		User:   url.UserPassword(taken.Role, password),
 		Host:   net.JoinHostPort(host, strconv.Itoa(port)),
 		Path:   "/" + taken.Database,
-		RawQuery: url.Values{
-			"sslmode":     {"verify-full"},
-			"sslrootcert": {caFile},
-		}.Encode(),
+		// libpq takes a plus for itself, not for a space.
+		RawQuery: "sslmode=verify-full&sslrootcert=" + url.PathEscape(caFile),
 	}
 	return &Database{
 		URL:      address.String(),

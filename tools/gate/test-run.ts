@@ -128,8 +128,10 @@ try {
 } finally {
   const status = process.exitCode;
   process.exitCode = 0;
-  // Without a limit, which `vitest.exit()` has: this checks and ends the installations that files
-  // have shared, and sets the exit code when that fails.
+  // Not `vitest.exit()`, which gives up after a time, in green: this checks and ends the
+  // installations that files have shared, and sets the exit code when that fails.
   const codeOfEnd = await vitest.close().then(() => process.exitCode);
   if (codeOfEnd === 0) process.exitCode = status;
+  // Something that was left open keeps no run from its end.
+  setTimeout(() => process.exit(), 60_000).unref();
 }

@@ -155,7 +155,7 @@ function unreachable({ name, vpc_endpoint: inside }: Service, error: unknown): u
   if (!(error instanceof Error) || error instanceof HowdahError) return error;
   const place = inside === undefined ? '' : `, which only clients of the VPC ${inside.vpc_id} can`;
   return new Problem(
-    `cannot connect to the fork ${JSON.stringify(name)}${place}: ${error.message}`,
+    `cannot connect to the fork ${JSON.stringify(name)}${place}: ${messageOf(error)}`,
     'get_service and get_logs show its state; db_query reads it through the API',
   );
 }

@@ -7,6 +7,7 @@ import { existsSync } from 'node:fs';
 import { mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { messageOf } from '@howdah/contract/thrown';
 import { connectTo, install, makeHome, type Installation, preload } from './harness.ts';
 import { describeHit, type Hit, type Point, pointsOf } from './crash-points.ts';
 import { findProcess, probeCloneMethod } from './probe.ts';
@@ -226,9 +227,7 @@ async function problemsOf(
     return {
       injected,
       resumed: null,
-      problems: [
-        [error instanceof Error ? error.message : String(error), ...state].join('\n      '),
-      ],
+      problems: [[messageOf(error), ...state].join('\n      ')],
     };
   }
 }

@@ -1,6 +1,7 @@
 /**
  * The stream of events: complete, in order, resumable wherever it breaks, and closed with its key.
  */
+import { messageOf } from '@howdah/contract/thrown';
 import { followEvents } from '@howdah/client';
 import { sql } from 'kysely';
 import { Client, Pool } from 'pg';
@@ -197,7 +198,7 @@ test('revoking a key ends its streams at once, and no others', async () => {
       for await (const event of followEvents({ ...cloud, key, signal: stop }))
         if (event.type === 'service.status') break;
     } catch (error) {
-      ended.push(`${name}: ${error instanceof Error ? error.message : String(error)}`);
+      ended.push(`${name}: ${messageOf(error)}`);
     }
   };
   const stop = new AbortController();

@@ -5,6 +5,7 @@
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { messageOf } from '@howdah/contract/thrown';
 import { Client } from 'pg';
 import { connectTo, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
@@ -65,7 +66,7 @@ export async function startLoad(cloud: Installation, service: ServiceAccess) {
     try {
       client = await connectTo(cloud, service, service.initial_password);
     } catch (error) {
-      refused.push(error instanceof Error ? error.message : String(error));
+      refused.push(messageOf(error));
       return;
     }
     let warned = false;

@@ -31,7 +31,7 @@ export async function openMetadata(home: string) {
 
   /**
    * Keeps the reconciler from beginning to look at any service while `work` runs, so that what a
-   * request recorded stays as it is: taking a lease waits.
+   * request recorded stays as it is: taking a claim waits.
    */
   const holdingReconciler = <T>(work: () => Promise<T>): Promise<T> =>
     holding('services', 'lease_token', work);

@@ -47,7 +47,7 @@ async function untilLeft(id: string): Promise<void> {
       .select('lease_token')
       .where('id', '=', id)
       .executeTakeFirst();
-  await untilExpected('no lease on the service is held', async () =>
+  await untilExpected('no claim on the service is held', async () =>
     expect((await look())?.lease_token).toBeNull(),
   );
 }

@@ -96,12 +96,12 @@ export async function untilLookedAt({ service_id: id }: Service, makeDue = false
   if (makeDue)
     await db.updateTable('services').set({ due_at: new Date() }).where('id', '=', id).execute();
   await until('the service is reconciled', async () => {
-    const { lease_token: lease, due_at: due } = await db
+    const { lease_token: claim, due_at: due } = await db
       .selectFrom('services')
       .select(['lease_token', 'due_at'])
       .where('id', '=', id)
       .executeTakeFirstOrThrow();
-    return lease === null && due !== null && due.getTime() > Date.now() + 60_000;
+    return claim === null && due !== null && due.getTime() > Date.now() + 60_000;
   });
   await close();
 }

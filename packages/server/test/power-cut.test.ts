@@ -7,6 +7,7 @@
 import { chmod, mkdir, mkdtemp, readdir, readFile, rm, statfs, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { messageOf } from '@howdah/contract/thrown';
 import { describe, expect, test } from 'vitest';
 import { connectTo, install, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
@@ -25,7 +26,7 @@ async function whyNone(): Promise<string | null> {
     for (const kind of KINDS) await (await makeDisks(kind)).remove();
     return null;
   } catch (error) {
-    return error instanceof Error ? error.message : String(error);
+    return messageOf(error);
   }
 }
 

@@ -1,4 +1,5 @@
 /** Shared by the tests of read replica sets. */
+import { messageOf } from '@howdah/contract/thrown';
 import { Client } from 'pg';
 import { expect } from 'vitest';
 import { connectTo, install, type Installation } from './harness.ts';
@@ -215,7 +216,7 @@ export function startReaders(set: Following, count: number, on = cloud) {
           refused.push('the endpoint routed to a server that accepts writes');
         reads += 1;
       } catch (error) {
-        refused.push(error instanceof Error ? error.message : String(error));
+        refused.push(messageOf(error));
       }
     }
   });

@@ -7,6 +7,8 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
 const HOWDAH = fileURLToPath(new URL('../../cli/dist/howdah.js', import.meta.url));
+/** Nothing takes so long on the slowest machine. */
+const HUNG_MS = 600_000;
 const run = promisify(execFile);
 
 /** @returns ends them. @throws AggregateError: what the check found, a stop that failed */
@@ -30,9 +32,9 @@ export default async function setUp(): Promise<() => Promise<void>> {
 async function end(path: string): Promise<void> {
   const env: Record<string, string> = JSON.parse(await readFile(path, 'utf8'));
   try {
-    await run(process.execPath, [HOWDAH, 'audit'], { env });
+    await run(process.execPath, [HOWDAH, 'audit'], { env, timeout: HUNG_MS });
   } finally {
-    await run(process.execPath, [HOWDAH, 'down', '--databases'], { env });
+    await run(process.execPath, [HOWDAH, 'down', '--databases'], { env, timeout: HUNG_MS });
     await rm(env['HOWDAH_HOME'] ?? '', { recursive: true });
   }
 }

@@ -12,6 +12,7 @@ import { setPriority } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs, promisify } from 'node:util';
+import { messageOf } from '@howdah/contract/thrown';
 import { sql } from 'kysely';
 import { randomFrom } from './crash-points.ts';
 import { install, makeHome, type Installation } from './harness.ts';
@@ -75,9 +76,7 @@ const endings: (() => Promise<unknown>)[] = [];
 async function endAll(): Promise<string[]> {
   const problems: string[] = [];
   for (const end of endings.toReversed())
-    await end().catch((error: unknown) =>
-      problems.push(error instanceof Error ? error.message : String(error)),
-    );
+    await end().catch((error: unknown) => problems.push(messageOf(error)));
   return problems;
 }
 

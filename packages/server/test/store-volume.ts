@@ -3,6 +3,7 @@ import type { ChildProcess } from 'node:child_process';
 import { chmod, mkdir, mkdtemp, rm, statfs, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { messageOf } from '@howdah/contract/thrown';
 import { expect } from 'vitest';
 import { connectTo, HOWDAH, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
@@ -140,7 +141,7 @@ export async function whyNone(): Promise<string | null> {
     }
     return null;
   } catch (error) {
-    return error instanceof Error ? error.message : String(error);
+    return messageOf(error);
   } finally {
     await rm(directory, { recursive: true });
   }

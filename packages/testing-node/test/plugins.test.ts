@@ -12,7 +12,7 @@ import { until } from '../../server/test/until.ts';
 
 const PYTEST = ['python3', '-m', 'pytest', '-q', '-s', '-p', 'no:cacheprovider'] as const;
 /**
- * `version`: succeeds where the runner is installed; `real`: the test against an installation. Go,
+ * `version`: succeeds where the runner is installed and new enough; `real`: the test against an installation. Go,
  * of 300 MB, is installed for the slow tests only.
  */
 const PLUGINS = [
@@ -26,7 +26,7 @@ const PLUGINS = [
   {
     name: 'howdahtest',
     tags: ['slow'],
-    version: ['go', 'version'],
+    version: ['go', 'list', '-deps', '-test', './...'],
     own: ['go', 'test', './...'],
     real: ['go', 'test', '-tags=real', '-run=TestRowsOfTheServiceAreThere', '-v', '-count=1'],
   },
@@ -47,11 +47,14 @@ afterAll(async () => {
   expect(await cloud?.destroy()).toEqual([]);
 });
 
+const directoryOf = (plugin: string): string =>
+  fileURLToPath(new URL(`../../../plugins/${plugin}`, import.meta.url));
+
 /** Runs a command in the directory of a plugin, without traces there. */
 async function run(plugin: string, command: readonly string[], env: Record<string, string> = {}) {
   const [program = '', ...words] = command;
   const child = spawn(program, words, {
-    cwd: fileURLToPath(new URL(`../../../plugins/${plugin}`, import.meta.url)),
+    cwd: directoryOf(plugin),
     env: {
       ...process.env,
       PYTHONDONTWRITEBYTECODE: '1',
@@ -69,7 +72,7 @@ async function run(plugin: string, command: readonly string[], env: Record<strin
 }
 
 describe.each(PLUGINS)('$name', ({ name, tags, version: [program, ...words], own, real }) => {
-  const isThere = spawnSync(program, words).status === 0;
+  const isThere = spawnSync(program, words, { cwd: directoryOf(name) }).status === 0;
   const options = { tags: [...tags] };
 
   test.skipIf(!isThere)('its own tests pass', options, async () => {

@@ -162,7 +162,7 @@ function addFork(service: Command): void {
       .option('--storage-gb <number>', "gigabytes of disk; default: the parent's")
       .option('--cpu-bound', 'no more CPU than its size; default: as its parent')
       .option('--no-cpu-bound', 'idle processors beyond its size')
-      .option('--auto-suspend <time>', `${AUTO_SUSPEND}; default: as its parent`)
+      .option('--auto-suspend <time>', `${AUTO_SUSPEND}; default: as the key or its parent says`)
       .option('--environment <environment>', 'DEV or PROD; default: DEV')
       .option(
         '--pg-version <major>',

@@ -2626,7 +2626,7 @@ export interface components {
             storage_gb?: number;
             /** @description true: its servers never use more CPU than their size; false: they may, where processors are idle; null: as its region has it; default: as its region has it */
             cpu_bound?: boolean | null;
-            /** @description its server stops when nobody has used it for so long, and the next client has it started again; null: never; default: as the key says, else never */
+            /** @description its server stops when nobody has used it for so long, and the next client has it started again; null: never; default: as the key says, where a DEV service can; else never */
             auto_suspend_seconds?: number | null;
             /**
              * @default DEV
@@ -2688,7 +2688,7 @@ export interface components {
             storage_gb?: number;
             /** @description true: its servers never use more CPU than their size; false: they may, where processors are idle; null: as its region has it; default: as the parent */
             cpu_bound?: boolean | null;
-            /** @description its server stops when nobody has used it for so long, and the next client has it started again; null: never; default: as the key says, else as the parent; never for PROD */
+            /** @description its server stops when nobody has used it for so long, and the next client has it started again; null: never; default: as the key says, else as the parent, where a DEV service can; else never */
             auto_suspend_seconds?: number | null;
             /** @description the region of the parent, by any of its names */
             region_code?: string;

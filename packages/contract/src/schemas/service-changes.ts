@@ -54,7 +54,9 @@ export const CreateServiceBody = Named(
       ),
     ),
     cpu_bound: Type.Optional(cpuBound('as its region has it')),
-    auto_suspend_seconds: Type.Optional(autoSuspendSeconds('as the key says, else never')),
+    auto_suspend_seconds: Type.Optional(
+      autoSuspendSeconds('as the key says, where a DEV service can; else never'),
+    ),
     environment_tag: Type.Optional(StringEnum(ENVIRONMENTS, { default: 'DEV' })),
     enable_pooler: Type.Optional(Type.Boolean({ description: 'with a connection pooler' })),
     ...lifetime('as the key has it, else it does not expire'),
@@ -95,7 +97,9 @@ export const ForkBody = Named(
     ),
     cpu_bound: Type.Optional(cpuBound('as the parent')),
     auto_suspend_seconds: Type.Optional(
-      autoSuspendSeconds('as the key says, else as the parent; never for PROD'),
+      autoSuspendSeconds(
+        'as the key says, else as the parent, where a DEV service can; else never',
+      ),
     ),
     region_code: Type.Optional(regionCode('the region of the parent, by any of its names')),
     pg_version: Type.Optional(

@@ -6,6 +6,7 @@ import { lookup as resolve, type LookupAddress } from 'node:dns';
 import { request as requestHttp, type ClientRequest, type IncomingMessage } from 'node:http';
 import { request as requestHttps } from 'node:https';
 import { connect, isIP, BlockList, type LookupFunction, type Socket } from 'node:net';
+import { messageOf } from '@howdah/contract/thrown';
 
 /** The time from the begin of a request to the status of its response. */
 const DEADLINE_MS = 10_000;
@@ -181,7 +182,7 @@ export function explain(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   if (error.name === 'AbortError' || error.name === 'TimeoutError')
     return `no answer within ${DEADLINE_MS / 1000} s`;
-  return `no answer: ${error.message}`;
+  return `no answer: ${messageOf(error)}`;
 }
 
 // The addresses that webhooks and exporters may send to: none of this machine or its network,

@@ -112,9 +112,9 @@ test('a copy is removed although the functions cannot be given back', async () =
   expect(done).toEqual(['converge', 'dismiss', 'give back', 'remove copy']);
 });
 
-test('a round that loses its lease waits for the removal of the copy', async () => {
+test('a round that loses its claim waits for the removal of the copy', async () => {
   const move = { closed: true, withheld: true };
-  const { done, round } = aborted({ move, own: [SETTLED], write: fail('the lease is lost') });
+  const { done, round } = aborted({ move, own: [SETTLED], write: fail('the claim is lost') });
   let endRemoval: (verdict: object) => void = () => undefined;
   const removing = new Promise<object>((resolve) => (endRemoval = resolve));
   let isOver = false;
@@ -123,5 +123,5 @@ test('a round that loses its lease waits for the removal of the copy', async () 
   await sleep(10);
   expect(isOver).toBe(false);
   endRemoval(SETTLED);
-  expect(await ended).toMatchObject({ outcome: 'failed', reason: 'the lease is lost' });
+  expect(await ended).toMatchObject({ outcome: 'failed', reason: 'the claim is lost' });
 });

@@ -256,7 +256,7 @@ export async function switchOver(moving: Moving): Promise<Verdict> {
     return again(STOPPED, null, why, SWITCH_POLL_MS);
   }
   try {
-    // The lease goes with it: the reconciler of the other region goes on.
+    // The claim goes with it: the reconciler of the other region goes on.
     await handOver(context, work, 'nothing is missing in the copy');
   } catch (error) {
     // Nobody serves it. If it has the other region all the same, this is not written.

@@ -1,4 +1,4 @@
-/** Which services the round of the suspensions takes the lease of, and which it makes due. */
+/** Which services the round of the suspensions takes the claim of, and which it makes due. */
 import {
   DummyDriver,
   Kysely,
@@ -81,7 +81,7 @@ test.each([
       throw new EngineUnavailable('its server does not accept connections');
     },
   ],
-])('a service %s keeps its lease, and is not asked in each round', async (_which, prepare) => {
+])('a service %s keeps its claim, and is not asked in each round', async (_which, prepare) => {
   const found = await changesOf(false, [['sleeper', IDLE_MS]], prepare);
   expect(found).toEqual({ changes: [], asked: 1 });
 });
@@ -94,7 +94,7 @@ test.each([
   expect(await changesOf(false, awake, async () => true)).toEqual({ changes: [], asked: 0 });
 });
 
-test('a lease to fall asleep does not change when the service is due', async () => {
+test('a claim to fall asleep does not change when the service is due', async () => {
   const { changes } = await changesOf(false, [['sleeper', IDLE_MS]], async () => true);
   expect(changes[0]).toContain('"lease_token"');
   expect(changes.filter((sql) => sql.includes('"due_at" ='))).toEqual([]);

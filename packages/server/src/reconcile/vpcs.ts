@@ -25,7 +25,7 @@ export type VpcsOptions = {
   region: Region;
   log: Log;
   rounds: Rounds;
-  /** Wakes the reconciler for a service. */
+  /** Has the reconciler look at a service. */
   lookAtService: (id: string) => void;
 };
 

@@ -36,6 +36,7 @@ import { changeService } from '../store/services.ts';
 import { type Caller, type DryRunNotes, makeChange, type Outcome } from './change.ts';
 import { refuseFullDisk, refuseLargeQuota, sizeOrRefuse } from './room.ts';
 import { refuseSecondProject } from './single-project.ts';
+import { autoSuspendOfNew } from './auto-suspend.ts';
 import { refuseWithoutPort } from './endpoints.ts';
 import { refuseMissingLibraries } from './extensions.ts';
 import { keepWithinKey } from './lifetimes.ts';
@@ -96,14 +97,17 @@ export async function createServiceFromKit(
   const initialPassword = newPassword();
   const verifier = await scramVerifier(initialPassword);
   const recovery: Recovery = { id: newId(), repository: null, at: target?.text ?? null, of };
+  const environment = body.environment_tag ?? 'DEV';
+  const facts = { environment, addons, ...WITHOUT_EXTRAS };
   const change = {
     project_id: caller.projectId,
     region_alias: alias,
     name: body.name ?? service.name,
-    environment: body.environment_tag ?? 'DEV',
+    environment,
     created: new Date(),
     created_by: caller.publicKey,
-    ...lifetimeOfNew(caller, {}, body.environment_tag ?? 'DEV'),
+    ...lifetimeOfNew(caller, {}, environment),
+    auto_suspend_seconds: autoSuspendOfNew(region, caller, undefined, facts, null),
     preload: [...preload],
     storage_gb: storageGb,
     first_verifier: verifier,
@@ -125,6 +129,14 @@ export async function createServiceFromKit(
     return { doc: row.doc, operationId: operation.id, initialPassword, ...note };
   });
 }
+
+/** As it is made: what it had beside its data stays with the other installation. */
+const WITHOUT_EXTRAS = {
+  has_gateway: false,
+  pooler: false,
+  vpc_id: null,
+  read_replica_sets: [],
+};
 
 /** The repository of a recovery kit, which has no name here: messages say where it is. */
 function repositoryOfKit({ kit }: CreateFromKitBody): Repository {

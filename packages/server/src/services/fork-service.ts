@@ -93,10 +93,6 @@ export async function forkService(
       caller,
       null,
     );
-    const newMajor = major === parent.pg_version ? null : major;
-    const { place } = region.engine.moves;
-    const asked = { strategy: body.fork_strategy, environment, newMajor, place };
-    await keepNotCarried(tx, operation.id, { kind: 'fork', ...asked }, parent);
     const change = {
       project_id: caller.projectId,
       region_alias: parent.region_alias,
@@ -114,6 +110,15 @@ export async function forkService(
     const made = { ...fresh, ...network, environment };
     const asleep = autoSuspendOfNew(region, caller, body.auto_suspend_seconds, made, parent);
     const sleep = { auto_suspend_seconds: asleep };
+    const leaving = {
+      kind: 'fork',
+      strategy: body.fork_strategy,
+      environment,
+      newMajor: major === parent.pg_version ? null : major,
+      sleeps: asleep !== null || body.auto_suspend_seconds === null,
+      place: region.engine.moves.place,
+    } as const;
+    await keepNotCarried(tx, operation.id, leaving, parent);
     const row = await changeService(tx, fresh, { ...change, ...network, ...sleep }, operation);
     await makeDue(tx, row.id);
     return { doc: row.doc, operationId: operation.id, initialPassword };

@@ -14,8 +14,8 @@ const NOW = Date.parse('2026-11-27T10:00:00Z');
 const at = (ms: number): Date => new Date(NOW + ms);
 
 test.each<[string, Date | null, number | null, Date | null]>([
-  ['nobody woke it: it is due again after the wait', null, 500, at(500)],
-  ['nobody woke it, and nothing is awaited', null, null, null],
+  ['nobody made it due: it is due again after the wait', null, 500, at(500)],
+  ['nobody made it due, and nothing is awaited', null, null, null],
   ['it was made due meanwhile: it stays due', at(-10), 500, at(-10)],
   ['it was made due meanwhile, and nothing is awaited: it stays due', at(-10), null, at(-10)],
   ['it is due later than the wait ends', at(2000), 500, at(500)],

@@ -1,4 +1,4 @@
-/** A session of a command that reads the metadata database without the control plane. */
+/** A session in the metadata database beside those of the control plane. */
 import { Client, type ClientConfig } from 'pg';
 
 /**

@@ -1,7 +1,4 @@
-/**
- * The SQL of leases: the forks that are kept warm for them, and those that are taken. The leases of
- * reconcilers are in `leases.ts`.
- */
+/** The SQL of leases: the forks that are kept warm for them, and those that are taken. */
 import { isId } from '@howdah/contract';
 import { sql } from 'kysely';
 import { COLUMNS_OF_LEASED_FORK } from '../domain/service/fork.ts';

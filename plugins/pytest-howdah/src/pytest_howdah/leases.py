@@ -114,6 +114,8 @@ def _give_back(api, lease_id):
 
 
 def _wait_until_ready(api, lease):
+    if lease["ready"]:
+        return
     end = time.monotonic() + READY_WITHIN_SECONDS
     while not lease["ready"]:
         if time.monotonic() > end:
@@ -122,6 +124,8 @@ def _wait_until_ready(api, lease):
             )
         time.sleep(POLL_SECONDS)
         lease = api.call("GET", f"/leases/{lease['id']}")
+    body = {"lease_ids": [lease["id"]], "ttl_seconds": TTL_SECONDS}
+    api.call("POST", "/leases/extend", body)
 
 
 def _database_of(api, lease):

@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import { noteOfSlots, notCarriedBy, type Carried, type Leaving, slotFates } from './not-carried.ts';
 
 const PLAIN: Carried = {
+  auto_suspend_seconds: null,
   backup_retention_days: null,
   environment: 'DEV',
   kept: null,
@@ -16,6 +17,7 @@ const FORK = {
   strategy: 'NOW',
   environment: 'DEV',
   newMajor: null,
+  sleeps: false,
   place: 'machine',
 } as const;
 const listOf = (leaving: Leaving, service: Partial<Carried> = {}) =>
@@ -29,11 +31,13 @@ test('a fork names what it does not get of its parent, and nothing that the pare
     [{ metric_exporter_id: 'x' }, 'exporter'],
     [{ backup_retention_days: 30 }, 'backup retention of 30 days'],
     [{ environment: 'PROD' }, 'environment PROD'],
+    [{ auto_suspend_seconds: 60 }, 'falls asleep'],
   ];
   for (const [part, text] of parts) {
     expect(listOf(FORK, part)).toContain(text);
     expect(listOf(FORK)).not.toContain(text);
   }
+  expect(listOf({ ...FORK, sleeps: true }, { auto_suspend_seconds: 60 })).not.toContain('asleep');
 });
 
 test('only a fork of now of a paused service has the state of a server that was shut down', () => {

@@ -9,6 +9,7 @@ import type { ServiceRow } from './row.ts';
 /** The facts of the service that something is made of. */
 export type Carried = Pick<
   ServiceRow,
+  | 'auto_suspend_seconds'
   | 'backup_retention_days'
   | 'environment'
   | 'kept'
@@ -26,6 +27,8 @@ export type Leaving =
       strategy: ForkStrategy;
       environment: Environment;
       newMajor: number | null;
+      /** Whether it falls asleep as it was asked to, or by a default. */
+      sleeps: boolean;
       /** Where it runs; the operator of a cluster has each copy recover. */
       place: Moves['place'];
     }
@@ -111,7 +114,7 @@ const POINTS_OF_UPGRADE =
 type Fork = Extract<Leaving, { kind: 'fork' }>;
 
 function ofFork(
-  { strategy, environment, newMajor, place }: Fork,
+  { strategy, environment, newMajor, sleeps, place }: Fork,
   parent: Carried | null,
 ): string[] {
   // A copy of the files of a server that was shut down recovers nothing, and has both.
@@ -121,6 +124,9 @@ function ofFork(
     ...(parent === null ? [] : ofSettings(parent)),
     ...(parent !== null && parent.environment !== environment
       ? [`its environment ${parent.environment}: the fork is ${environment}`]
+      : []),
+    ...(parent !== null && parent.auto_suspend_seconds !== null && !sleeps
+      ? ['the time after which it falls asleep: --auto-suspend gives the fork one']
       : []),
     SLOTS,
     ...(isCopyOfFiles ? [] : [UNLOGGED]),
