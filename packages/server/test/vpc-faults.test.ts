@@ -74,12 +74,14 @@ describe('address', () => {
     process.stdout.write(`races ended as ${[...outcomes].join(', ')}\n`);
     // Many at once, of which one gets in.
     const [a, b] = [await own.vpc('10.13.0.0/16'), await own.vpc('10.14.0.0/16')];
-    const all = await Promise.all(
-      [a, b, a, b].map((vpc) =>
-        own.call('POST', `/services/${service.service_id}/attachToVPC`, { vpc_id: vpc.id }),
-      ),
+    const attachedTo = await Promise.all(
+      [a, b, a, b].map(async ({ id }) => {
+        const path = `/services/${service.service_id}/attachToVPC`;
+        return (await own.call('POST', path, { vpc_id: id })).status === 202 ? [id] : [];
+      }),
     );
-    expect(all.filter(({ status }) => status === 202)).toHaveLength(1);
+    // A call that comes when the first one is done is accepted too, if it asks for the same VPC.
+    expect(new Set(attachedTo.flat()).size).toBe(1);
     await settled(cloud, service);
     const overlapping = await Promise.all(
       ['10.15.0.0/16', '10.15.0.0/17', '10.15.64.0/24'].map((cidr) =>

@@ -12,8 +12,8 @@ import { until } from '../../server/test/until.ts';
 
 const PYTEST = ['python3', '-m', 'pytest', '-q', '-s', '-p', 'no:cacheprovider'] as const;
 /**
- * `version`: succeeds where the runner is installed and new enough; `real`: the test against an installation. Go,
- * of 300 MB, is installed for the slow tests only.
+ * `version`: succeeds where the runner is installed and new enough; `real`: the test against an
+ * installation. Go, of 300 MB, is installed for the slow tests only.
  */
 const PLUGINS = [
   {
@@ -58,6 +58,7 @@ async function run(plugin: string, command: readonly string[], env: Record<strin
     env: {
       ...process.env,
       PYTHONDONTWRITEBYTECODE: '1',
+      PYTEST_DEBUG_TEMPROOT: caches,
       GOCACHE: caches,
       GOTOOLCHAIN: 'local',
       ...env,

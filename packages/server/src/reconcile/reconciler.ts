@@ -198,8 +198,9 @@ async function recordDeath({ store, region, log }: ReconcilerContext, id: string
 }
 
 /**
- * Looks at services whose server is gone. The monitor reports a death within milliseconds; this finds
- * the deaths that were not reported, and records those that reconciling has not repaired meanwhile.
+ * Looks at services whose server is gone. The monitor reports a death within milliseconds; this
+ * finds the deaths that were not reported, and records those that reconciling has not repaired
+ * meanwhile.
  *
  * @param deadBefore services that the last round has found dead
  * @returns services that this round has found dead

@@ -86,13 +86,8 @@ export async function forkService(
     await refuseWithoutAnswer(region);
     const spec = { addons, major, size, origin };
     const fresh = await refuseWithoutPort(insertServiceAtEndpoint(tx, region, spec));
-    const operation = await beginOperation(
-      tx,
-      { id: fresh.id, project_id: caller.projectId },
-      'fork',
-      caller,
-      null,
-    );
+    const subject = { id: fresh.id, project_id: caller.projectId };
+    const operation = await beginOperation(tx, subject, 'fork', caller, null);
     const change = {
       project_id: caller.projectId,
       region_alias: parent.region_alias,
@@ -108,18 +103,19 @@ export async function forkService(
     };
     const network = await networkOfFork(tx, region, caller, fresh, parent);
     const made = { ...fresh, ...network, environment };
-    const asleep = autoSuspendOfNew(region, caller, body.auto_suspend_seconds, made, parent);
-    const sleep = { auto_suspend_seconds: asleep };
+    const { auto_suspend_seconds: asked } = body;
+    const auto_suspend_seconds = autoSuspendOfNew(region, caller, asked, made, parent);
     const leaving = {
       kind: 'fork',
       strategy: body.fork_strategy,
       environment,
       newMajor: major === parent.pg_version ? null : major,
-      sleeps: asleep !== null || body.auto_suspend_seconds === null,
+      sleeps: auto_suspend_seconds !== null || asked === null,
       place: region.engine.moves.place,
     } as const;
     await keepNotCarried(tx, operation.id, leaving, parent);
-    const row = await changeService(tx, fresh, { ...change, ...network, ...sleep }, operation);
+    const changed = { ...change, ...network, auto_suspend_seconds };
+    const row = await changeService(tx, fresh, changed, operation);
     await makeDue(tx, row.id);
     return { doc: row.doc, operationId: operation.id, initialPassword };
   });
