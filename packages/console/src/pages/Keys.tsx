@@ -191,7 +191,9 @@ function List({ keys, why }: { keys: readonly Key[]; why: string | null }) {
                       dryRunOnly ? 'dry runs only' : '',
                       ttl === undefined ? '' : `its services end after ${duration(ttl * 1000)}`,
                       most === undefined ? '' : `within ${duration(most * 1000)} at the latest`,
-                      sleep === undefined ? '' : `they sleep after ${duration(sleep * 1000)}`,
+                      sleep === undefined
+                        ? ''
+                        : `its DEV services sleep after ${duration(sleep * 1000)}`,
                       count === undefined ? '' : `at most ${count} services`,
                     ]
                       .filter(Boolean)
