@@ -62,6 +62,7 @@ const MAX_SUSPEND_SECONDS = 604_800;
 /** The shortest: a session that is idle for so long ends. */
 const MIN_SUSPEND_SECONDS = 5;
 
+/** A time after which a service falls asleep. */
 export const suspendSeconds = (options: { description?: string } = {}) =>
   Type.Integer({ minimum: MIN_SUSPEND_SECONDS, maximum: MAX_SUSPEND_SECONDS, ...options });
 

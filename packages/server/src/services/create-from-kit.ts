@@ -98,7 +98,6 @@ export async function createServiceFromKit(
   const verifier = await scramVerifier(initialPassword);
   const recovery: Recovery = { id: newId(), repository: null, at: target?.text ?? null, of };
   const environment = body.environment_tag ?? 'DEV';
-  const facts = { environment, addons, ...WITHOUT_EXTRAS };
   const change = {
     project_id: caller.projectId,
     region_alias: alias,
@@ -107,7 +106,6 @@ export async function createServiceFromKit(
     created: new Date(),
     created_by: caller.publicKey,
     ...lifetimeOfNew(caller, {}, environment),
-    auto_suspend_seconds: autoSuspendOfNew(region, caller, undefined, facts, null),
     preload: [...preload],
     storage_gb: storageGb,
     first_verifier: verifier,
@@ -124,19 +122,13 @@ export async function createServiceFromKit(
     const subject = { id: fresh.id, project_id: caller.projectId };
     const operation = await beginOperation(tx, subject, 'create', caller, null);
     await keepNotCarried(tx, operation.id, { kind: 'createFromKit' }, null);
-    const row = await changeService(tx, fresh, change, operation);
+    const facts = { ...fresh, environment };
+    const auto_suspend_seconds = autoSuspendOfNew(region, caller, undefined, facts, null);
+    const row = await changeService(tx, fresh, { ...change, auto_suspend_seconds }, operation);
     await makeDue(tx, row.id);
     return { doc: row.doc, operationId: operation.id, initialPassword, ...note };
   });
 }
-
-/** As it is made: what it had beside its data stays with the other installation. */
-const WITHOUT_EXTRAS = {
-  has_gateway: false,
-  pooler: false,
-  vpc_id: null,
-  read_replica_sets: [],
-};
 
 /** The repository of a recovery kit, which has no name here: messages say where it is. */
 function repositoryOfKit({ kit }: CreateFromKitBody): Repository {
