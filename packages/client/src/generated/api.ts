@@ -4270,7 +4270,7 @@ export interface components {
             service_ttl_seconds?: number;
             /** @description the longest lifetime that it gives to a service; absent: any, or none */
             max_service_ttl_seconds?: number;
-            /** @description services that it makes fall asleep after so long, unless they are PROD, cannot, or are made with a time of their own */
+            /** @description services that it creates and forks fall asleep after so long, unless they are PROD, cannot, or are made with a time of their own */
             service_auto_suspend_seconds?: number;
             /** @description so many services that it made are there at a time; absent: any number */
             max_services?: number;
@@ -4308,7 +4308,7 @@ export interface components {
             service_ttl_seconds?: number;
             /** @description the longest lifetime that it gives to a service; absent: any, or none */
             max_service_ttl_seconds?: number;
-            /** @description services that it makes fall asleep after so long, unless they are PROD, cannot, or are made with a time of their own */
+            /** @description services that it creates and forks fall asleep after so long, unless they are PROD, cannot, or are made with a time of their own */
             service_auto_suspend_seconds?: number;
             /** @description so many services that it made are there at a time; absent: any number */
             max_services?: number;
@@ -4369,7 +4369,7 @@ export interface components {
             service_ttl_seconds?: number;
             /** @description the longest lifetime that it gives to a service; absent: any, or none */
             max_service_ttl_seconds?: number;
-            /** @description services that it makes fall asleep after so long, unless they are PROD, cannot, or are made with a time of their own */
+            /** @description services that it creates and forks fall asleep after so long, unless they are PROD, cannot, or are made with a time of their own */
             service_auto_suspend_seconds?: number;
             /** @description so many services that it made are there at a time; absent: any number */
             max_services?: number;

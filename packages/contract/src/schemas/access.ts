@@ -17,8 +17,8 @@ const boundsOfKey = {
   service_auto_suspend_seconds: Type.Optional(
     suspendSeconds({
       description:
-        'services that it makes fall asleep after so long, unless they are PROD, cannot, or are ' +
-        'made with a time of their own',
+        'services that it creates and forks fall asleep after so long, unless they are PROD, ' +
+        'cannot, or are made with a time of their own',
     }),
   ),
   max_services: Type.Optional(

@@ -36,7 +36,6 @@ import { changeService } from '../store/services.ts';
 import { type Caller, type DryRunNotes, makeChange, type Outcome } from './change.ts';
 import { refuseFullDisk, refuseLargeQuota, sizeOrRefuse } from './room.ts';
 import { refuseSecondProject } from './single-project.ts';
-import { autoSuspendOfNew } from './auto-suspend.ts';
 import { refuseWithoutPort } from './endpoints.ts';
 import { refuseMissingLibraries } from './extensions.ts';
 import { keepWithinKey } from './lifetimes.ts';
@@ -122,9 +121,7 @@ export async function createServiceFromKit(
     const subject = { id: fresh.id, project_id: caller.projectId };
     const operation = await beginOperation(tx, subject, 'create', caller, null);
     await keepNotCarried(tx, operation.id, { kind: 'createFromKit' }, null);
-    const facts = { ...fresh, environment };
-    const auto_suspend_seconds = autoSuspendOfNew(region, caller, undefined, facts, null);
-    const row = await changeService(tx, fresh, { ...change, auto_suspend_seconds }, operation);
+    const row = await changeService(tx, fresh, change, operation);
     await makeDue(tx, row.id);
     return { doc: row.doc, operationId: operation.id, initialPassword, ...note };
   });
