@@ -44,6 +44,7 @@ const MODULES: Readonly<Record<string, Readonly<Record<string, () => Promise<Dec
     export: async () => (await import('./commands/export.ts')).addExport,
     logs: async () => (await import('./commands/logs.ts')).addLogs,
     metrics: async () => (await import('./commands/metrics.ts')).addMetrics,
+    usage: async () => (await import('./commands/usage.ts')).addUsage,
     region: async () => (await import('./commands/region.ts')).addRegion,
     simulation: async () => (await import('./commands/simulation.ts')).addSimulation,
   },

@@ -22,6 +22,7 @@ import {
   PLAIN_SERVICE,
   project,
   projectDetails,
+  usage,
   SERVICE,
   set,
   allowList,
@@ -112,6 +113,7 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
   listProjects: ok([project, { id: 'a1b2c3d4e5', name: 'team' }]),
   createProject: made(projectDetails),
   getProject: ok(projectDetails),
+  listUsage: ok(usage),
   renameProject: ok(projectDetails),
   setProjectLimits: ok(projectDetails),
   listRegions: ok([

@@ -168,6 +168,38 @@ export const projectDetails = {
   in_use: { cpu_millis: 1310, cpu_beyond_millis: 310 },
 };
 
+export const usage = [
+  {
+    service_id: 'linltu4hxx',
+    name: 'orders',
+    status: 'READY',
+    environment: 'PROD',
+    created: AT,
+    created_by: 'HD6dyef7cunqk6c3gr2jqn',
+    key_name: 'ci',
+    servers: 2,
+    milli_cpu: 1310,
+    memory_mb: 142,
+    storage: { total_mb: 512, owned_mb: 212, shared_mb: 300 },
+    backups_mb: 96,
+    why: 'it cannot fall asleep: it has, or had, replicas; 1 replica with a copy of its data',
+  },
+  {
+    service_id: 'mq45ho2ud1',
+    name: "it's $HOME",
+    status: 'PAUSED',
+    environment: 'DEV',
+    created: AT,
+    forked_from: 'linltu4hxx',
+    servers: 1,
+    milli_cpu: null,
+    memory_mb: null,
+    storage: null,
+    backups_mb: null,
+    why: 'it is stopped, and takes disk only',
+  },
+];
+
 export const key = {
   public_key: 'HD6dyef7cunqk6c3gr2jqn',
   name: 'ci',

@@ -50,6 +50,7 @@ const CALLS: readonly Row[] = [
   row('listProjects', 'project list --all'),
   row('createProject', 'project create --name team --services 10 --memory-gbs none'),
   row('getProject', 'project get'),
+  row('listUsage', 'usage --why'),
   row('renameProject', 'project rename default shop'),
   row(
     'setProjectLimits',

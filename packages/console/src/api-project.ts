@@ -11,6 +11,7 @@ import { askName } from './ask-name.ts';
 import { body, client, exactClient } from './api.ts';
 
 export type Key = Schemas['Key'];
+export type ServiceUsage = Schemas['ServiceUsage'];
 export type Webhook = Schemas['Webhook'];
 export type Delivery = Schemas['Delivery'];
 export type AuditEntry = Schemas['AuditEntry'];
@@ -95,6 +96,13 @@ export const projectQuery = (project: string) =>
     queryKey: ['project', project],
     queryFn: ({ signal }) =>
       body(client.GET('/projects/{project_id}', { params: ofProject(project), signal })),
+  });
+
+export const usageQuery = (project: string) =>
+  queryOptions({
+    queryKey: ['usage', project],
+    queryFn: ({ signal }) =>
+      body(client.GET('/projects/{project_id}/usage', { params: ofProject(project), signal })),
   });
 
 // ── logins of programs ───────────────────────────────────────────────────────────────────────────

@@ -88,6 +88,7 @@ export const ACCESS = {
   listProjects: 'read',
   createProject: 'operator',
   getProject: 'read',
+  listUsage: 'read',
   renameProject: 'admin',
   setProjectLimits: 'operator',
   listRegions: 'read',

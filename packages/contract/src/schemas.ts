@@ -152,6 +152,7 @@ import {
   UpdatePasswordBody,
 } from './schemas/service-changes.ts';
 import { AwakeSchema } from './schemas/sleep.ts';
+import { ServiceUsageSchema } from './schemas/usage.ts';
 import {
   AdvanceClockBody,
   SimulationSchema,
@@ -249,6 +250,7 @@ export const NAMED_SCHEMAS = [
   ProjectSchema,
   ProjectLimitsSchema,
   ProjectDetailsSchema,
+  ServiceUsageSchema,
   CreateProjectBody,
   RenameProjectBody,
   KeySchema,

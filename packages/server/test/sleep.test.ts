@@ -316,3 +316,44 @@ test('clients of other networks neither enter nor wake it', async () => {
   expect(await select(made, 'select 1 as one')).toEqual([{ one: 1 }]);
   await cloud.request('DELETE', `/allow-lists/${allow_list_id}`);
 });
+
+test('what each service takes is listed with the reason, a page at a time', async () => {
+  const [sleeper, deleted] = [await make('takes-disk'), await make('in-the-bin')];
+  const { data: forked } = await cloud.client.POST(
+    '/projects/{project_id}/services/{service_id}/forkService',
+    {
+      params: { path: { project_id: cloud.projectId, service_id: sleeper.service_id } },
+      body: { fork_strategy: 'NOW', name: 'its-fork', auto_suspend_seconds: null },
+    },
+  );
+  const fork = forked?.service_id ?? '';
+  await cloud.until(fork, 'READY');
+  await cloud.request('DELETE', `/services/${deleted.service_id}`);
+  await untilAsleep(sleeper.service_id);
+
+  const params = { path: { project_id: cloud.projectId } };
+  const { data: all = [] } = await cloud.client.GET('/projects/{project_id}/usage', { params });
+  const of = (id: string) => all.find(({ service_id: other }) => other === id);
+  expect(of(sleeper.service_id)).toMatchObject({
+    suspended: true,
+    servers: 1,
+    memory_mb: null,
+    why: expect.stringContaining('disk only'),
+  });
+  expect(of(sleeper.service_id)?.storage?.total_mb).toBeGreaterThan(5);
+  expect(of(fork)).toMatchObject({
+    forked_from: sleeper.service_id,
+    key_name: expect.any(String),
+    why: expect.stringContaining("howdah service set-expiry 'its-fork'"),
+  });
+  await until('it is deleted', async () => {
+    const { data = [] } = await cloud.client.GET('/projects/{project_id}/usage', { params });
+    return data.some(({ service_id: id, why }) => {
+      return id === deleted.service_id && why.includes('howdah service purge');
+    });
+  });
+
+  const first = await cloud.request('GET', '/usage?limit=1');
+  expect(first.body).toHaveLength(1);
+  expect(first.headers.get('link')).toContain('rel="next"');
+});

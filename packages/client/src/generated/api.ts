@@ -357,6 +357,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/projects/{project_id}/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List what each service takes, and why, oldest first
+         * @description Read replica sets too, and deleted services whose data is kept. The disk is measured for the answer: a page has at most 64 services.
+         */
+        get: operations["listUsage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/projects/{project_id}/keys": {
         parameters: {
             query?: never;
@@ -4247,6 +4267,57 @@ export interface components {
                 cpu_beyond_millis: number;
             };
         };
+        ServiceUsage: {
+            service_id: string;
+            name: string;
+            /** @enum {string} */
+            status: "QUEUED" | "CONFIGURING" | "READY" | "UNSTABLE" | "PAUSING" | "PAUSED" | "RESUMING" | "UPGRADING" | "DELETING" | "DELETED" | "OPTIMIZING";
+            /** @enum {string} */
+            environment: "DEV" | "PROD";
+            /**
+             * Format: date-time
+             * @description when the create was accepted
+             */
+            created: string;
+            /** @description public key of the caller who made it */
+            created_by?: string;
+            /** @description the name of that key; absent: the key is not kept any more */
+            key_name?: string;
+            /** @description the service that it was forked from */
+            forked_from?: string;
+            /** @description it is a read replica set, which follows this service */
+            read_replicas_of?: string;
+            /**
+             * Format: date-time
+             * @description when it was deleted: its data is kept for a restore
+             */
+            deleted?: string;
+            /**
+             * Format: date-time
+             * @description when it is deleted; absent: it does not expire
+             */
+            expires_at?: string;
+            /** @description true: its server is stopped until the next client comes */
+            suspended?: boolean;
+            /** @description with replicas and nodes, each of which has a copy of the data */
+            servers: number;
+            /** @description thousandths of a core in use; null while not running */
+            milli_cpu: number | null;
+            /** @description megabytes in use; null while not running */
+            memory_mb: number | null;
+            /** @description megabytes of the data of one server; null: not measured */
+            storage: {
+                total_mb: number;
+                /** @description what would be free without this service */
+                owned_mb: number;
+                /** @description shared with its snapshots, its forks, its parent or its template */
+                shared_mb: number;
+            } | null;
+            /** @description megabytes of its snapshots and of archived WAL; snapshots may share most of theirs with the data; null: not measured */
+            backups_mb: number | null;
+            /** @description why it takes this, and what would make it less */
+            why: string;
+        };
         CreateProject: {
             /** @description 1 to 128 characters */
             name: string;
@@ -7799,6 +7870,159 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Finding"][];
+                };
+            };
+            /** @description INVALID_REQUEST, INVALID_STATE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description FORBIDDEN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description NOT_FOUND */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description METHOD_NOT_ALLOWED */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the request was not complete in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNSUPPORTED_MEDIA_TYPE */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE_HERE, LIMIT_EXCEEDED */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description RATE_LIMITED */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the headers are larger than 8 KiB */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    listUsage: {
+        parameters: {
+            query?: {
+                /** @description at most so many, 1 to 1000; the header Link names the next page */
+                limit?: string;
+                /** @description from the header Link */
+                cursor?: string;
+            };
+            header?: never;
+            path: {
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServiceUsage"][];
                 };
             };
             /** @description INVALID_REQUEST, INVALID_STATE */

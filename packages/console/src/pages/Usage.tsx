@@ -1,9 +1,12 @@
 import { RETENTION_DAYS } from '@howdah/contract/values';
 import { useQuery } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import { useState } from 'react';
 import type { Region } from '../api.ts';
-import { projectQuery } from '../api-project.ts';
-import { Load, Ago, Card, PageHead } from '../components/ui.tsx';
-import { cores, days } from '../format.ts';
+import { projectQuery, usageQuery, type ServiceUsage } from '../api-project.ts';
+import { Rows } from '../components/Rows.tsx';
+import { Load, Ago, Card, LinkButton, PageHead } from '../components/ui.tsx';
+import { bytes, cores, days } from '../format.ts';
 import { useRegions } from '../live.ts';
 import { useMe } from '../session.ts';
 import classes from './service/service.module.css';
@@ -74,6 +77,7 @@ export function Usage() {
             </Card>
           )}
         </Load>
+        <OfServices />
         <Load query={useRegions()}>
           {(regions) => (
             <div className={ui.stack}>
@@ -85,6 +89,91 @@ export function Usage() {
         </Load>
       </div>
     </>
+  );
+}
+
+const MB = 1_000_000;
+/** The disk is measured for each answer: it is not asked for more often. */
+const MEASURED_MS = 60_000;
+/** Services that are shown at first, the largest. */
+const FIRST = 20;
+
+/** The disk that would be free without a service: each further server has a copy of its own. */
+const ownBytes = ({ storage, servers }: ServiceUsage): number | null =>
+  storage === null ? null : (storage.owned_mb + (servers - 1) * storage.total_mb) * MB;
+const weight = (one: ServiceUsage): number => (ownBytes(one) ?? 0) + (one.memory_mb ?? 0) * MB;
+const shown = (mb: number | null): string => (mb === null ? '' : bytes(mb * MB));
+
+/** What each service takes, the largest first, and why. */
+function OfServices() {
+  const { project } = useMe();
+  const [isWhole, setIsWhole] = useState(false);
+  const query = useQuery({ ...usageQuery(project.id), refetchInterval: MEASURED_MS });
+  return (
+    <Load query={query}>
+      {(found) => {
+        const sorted = found.toSorted((one, other) => weight(other) - weight(one));
+        if (sorted.length === 0) return null;
+        return (
+          <Card title="What each service takes" hint="the largest first" flush>
+            <Rows
+              rows={isWhole ? sorted : sorted.slice(0, FIRST)}
+              idOf={({ service_id: id }) => id}
+              columns={columnsOf(new Map(found.map((one) => [one.service_id, one.name])))}
+            />
+            {!isWhole && sorted.length > FIRST && (
+              <LinkButton onClick={() => setIsWhole(true)}>Show all {sorted.length}</LinkButton>
+            )}
+          </Card>
+        );
+      }}
+    </Load>
+  );
+}
+
+const columnsOf = (names: ReadonlyMap<string, string>) => [
+  {
+    title: 'Service',
+    show: (one: ServiceUsage) => (
+      <>
+        <ServiceName usage={one} />
+        <div className={ui.muted}>
+          {[
+            one.forked_from === undefined
+              ? ''
+              : `fork of ${names.get(one.forked_from) ?? one.forked_from}`,
+            one.key_name === undefined ? '' : `made by the key ${one.key_name}`,
+          ]
+            .filter(Boolean)
+            .join(', ')}
+        </div>
+      </>
+    ),
+  },
+  { title: 'Memory', show: ({ memory_mb: mb }: ServiceUsage) => shown(mb) },
+  {
+    title: 'Own disk',
+    show: (one: ServiceUsage) => {
+      const own = ownBytes(one);
+      return own === null ? '' : bytes(own);
+    },
+  },
+  {
+    title: 'Shared disk',
+    show: ({ storage }: ServiceUsage) => shown(storage?.shared_mb ?? null),
+  },
+  { title: 'Backups', show: ({ backups_mb: mb }: ServiceUsage) => shown(mb) },
+  { title: 'Why', show: ({ why }: ServiceUsage) => why },
+];
+
+/** Deleted services have no page, and a read replica set is on that of its service. */
+function ServiceName({ usage }: { usage: ServiceUsage }) {
+  const { name, deleted, service_id: id, read_replicas_of: parent } = usage;
+  if (deleted !== undefined) return <strong className={ui.strong}>{name}</strong>;
+  return (
+    <Link to="/services/$id" params={{ id: parent ?? id }} className={ui.link}>
+      {name}
+    </Link>
   );
 }
 

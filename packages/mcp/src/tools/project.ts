@@ -48,22 +48,25 @@ export function addProjectTools(server: ToolServer, { client, projectId }: Cloud
       title: 'Usage and limits of the project',
       description:
         'How many services, cores and gigabytes the project uses, and its limits. Free. ' +
-        'Look here before you create several services.',
+        'Look here before you create several services. With by_service also what each service ' +
+        'takes (memory, disk of its own and shared, backups), the reason, and what would make it ' +
+        'less: that measures their disk, which takes some seconds.',
       kind: 'read',
-      input: nothing,
+      input: Type.Object({ by_service: Type.Optional(Type.Boolean()) }, closed),
     },
-    async () => {
-      const { used, in_use, limits } = body(
-        await client.GET('/projects/{project_id}', {
-          params: { path: { project_id: await projectId() } },
-        }),
-      );
+    async ({ by_service: byService }) => {
+      const params = { path: { project_id: await projectId() } };
+      const { used, in_use, limits } = body(await client.GET('/projects/{project_id}', { params }));
+      const services =
+        byService === true
+          ? { services: body(await client.GET('/projects/{project_id}/usage', { params })) }
+          : {};
       return {
         summary:
           `${used.services} services and ${used.replica_sets} read replica sets, ` +
           `${used.cpu_millis / 1000} cores guaranteed, ${in_use.cpu_millis / 1000} in use, ` +
           `${used.memory_gbs} GB.`,
-        data: { used, in_use, limits },
+        data: { used, in_use, limits, ...services },
       };
     },
   );

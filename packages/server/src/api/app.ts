@@ -50,7 +50,7 @@ import { auditLogRoutes, eventRoutes, operationRoutes } from './routes/history.t
 import { authRoutes, loginRoutes, oauthRoutes } from './routes/auth.ts';
 import { exporterRoutes, scrapeRoute } from './routes/exporters.ts';
 import { installationRoutes, refusedRoutes, simulationRoutes } from './routes/installation.ts';
-import { keyRoutes, memberRoutes, projectRoutes } from './routes/projects.ts';
+import { keyRoutes, memberRoutes, projectRoutes, usageRoutes } from './routes/projects.ts';
 import { kubernetesRegionRoutes } from './routes/kubernetes-regions.ts';
 import { repositoryRoutes } from './routes/repositories.ts';
 import { leaseRoutes } from './routes/leases.ts';
@@ -169,6 +169,7 @@ function apiRoutes(
   consoleSessions(api, sessions);
   loginRoutes(api, context);
   projectRoutes(api, context);
+  usageRoutes(api, context);
   keyRoutes(api, context);
   serviceRoutes(api, context);
   vpcRoutes(api, context);

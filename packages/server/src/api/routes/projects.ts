@@ -3,6 +3,7 @@ import {
   CreateProjectBody,
   FindingSchema,
   ProjectDetailsSchema,
+  ServiceUsageSchema,
   ProjectLimitsSchema,
   ProjectSchema,
   Ref,
@@ -20,12 +21,14 @@ import { readCommitted } from '../../store/committed-sizes.ts';
 import { listProjects } from '../../store/projects.ts';
 import type { ApiContext, App } from '../context.ts';
 import { answer, callerOf } from '../change-requests.ts';
+import { paging, sendList } from '../paging.ts';
 import { ofProject, ofService, resourceSchemas } from './schemas.ts';
 import { restoreRisk, type RestoreRisk } from '../../domain/disk.ts';
 import { readDisk } from '../../services/room.ts';
 import { restorableUntilMs } from '../../domain/service/removal.ts';
 import { readServers } from '../../services/service-reads.ts';
 import { listDeletedServices } from '../../store/service-documents.ts';
+import { listUsage } from '../../services/usage.ts';
 import { createKey, listProjectKeys, readKey, revokeProjectKey } from '../../services/keys.ts';
 
 export function projectRoutes(api: App, context: ApiContext): void {
@@ -239,6 +242,36 @@ function deletedDocument(row: DeletedRow, restoreWindowMs: number, risk: Restore
     restore_at_risk: ownRisk?.isHigh === true,
     ...(repository === null ? {} : { repository }),
   };
+}
+
+export function usageRoutes(api: App, context: ApiContext): void {
+  const { restoreWindowMs } = context;
+  api.get(
+    '/projects/:project_id/usage',
+    {
+      config: { operatorToo: true },
+      schema: {
+        operationId: 'listUsage',
+        summary: 'List what each service takes, and why, oldest first',
+        description:
+          'Read replica sets too, and deleted services whose data is kept. The disk is measured ' +
+          'for the answer: a page has at most 64 services.',
+        tags: ['projects'],
+        params: ofProject,
+        querystring: Type.Object(paging('position')),
+        response: { 200: Type.Array(Ref(ServiceUsageSchema)) },
+      },
+    },
+    async (request, reply) =>
+      sendList(request, reply, 'position', async (after, limit) => {
+        const { project_id: projectId } = request.params;
+        const page = await listUsage(context, projectId, restoreWindowMs, after, limit);
+        return {
+          json: page.services.map((one) => JSON.stringify(one)).join(','),
+          next: page.next,
+        };
+      }),
+  );
 }
 
 const KEYS = '/projects/:project_id/keys';

@@ -1,0 +1,101 @@
+/** What a service takes of its machine, and why. */
+import type { ServiceUsage } from '@howdah/contract';
+import { quoted } from '@howdah/contract/shell';
+import { restorableUntilMs } from './removal.ts';
+import type { ServiceRow } from './row.ts';
+import { whyNotAsleep, type SleepFacts } from './sleep.ts';
+
+/** The facts of a service that say what it takes, and why. */
+export type UsageFacts = SleepFacts &
+  Pick<
+    ServiceRow,
+    | 'id'
+    | 'name'
+    | 'status'
+    | 'environment'
+    | 'created'
+    | 'created_by'
+    | 'origin'
+    | 'parent_id'
+    | 'nodes'
+    | 'replica_count'
+    | 'deleted_at'
+    | 'kept'
+    | 'expires_at'
+    | 'suspended_at'
+    | 'auto_suspend_seconds'
+    | 'power'
+    | 'milli_cpu'
+    | 'memory_mb'
+  > & { key_name: string | null };
+
+/** What was measured of a service; null: it was not. */
+export type Measured = Pick<ServiceUsage, 'storage' | 'backups_mb'>;
+
+export function usageDocument(
+  row: UsageFacts,
+  measured: Measured,
+  restoreWindowMs: number,
+): ServiceUsage {
+  const parent = row.origin?.parent ?? null;
+  return {
+    service_id: row.id,
+    name: row.name,
+    status: row.status,
+    environment: row.environment,
+    created: row.created.toISOString(),
+    ...(row.created_by === null ? {} : { created_by: row.created_by }),
+    ...(row.key_name === null ? {} : { key_name: row.key_name }),
+    ...(parent === null ? {} : { forked_from: parent }),
+    ...(row.parent_id === null ? {} : { read_replicas_of: row.parent_id }),
+    ...(row.deleted_at === null ? {} : { deleted: row.deleted_at.toISOString() }),
+    ...(row.expires_at === null ? {} : { expires_at: row.expires_at.toISOString() }),
+    ...(row.suspended_at === null ? {} : { suspended: true }),
+    servers: serversOf(row),
+    milli_cpu: row.milli_cpu,
+    memory_mb: row.memory_mb,
+    ...measured,
+    why: whyItTakes(row, restoreWindowMs),
+  };
+}
+
+const serversOf = ({ parent_id: parent, nodes, replica_count: replicas }: UsageFacts): number =>
+  parent === null ? 1 + replicas : nodes;
+
+/** Why a service takes what it takes, and which command makes it less. */
+export function whyItTakes(row: UsageFacts, restoreWindowMs: number): string {
+  if (row.deleted_at !== null) return whyDeleted(row, restoreWindowMs);
+  if (row.parent_id !== null)
+    return `a read replica set of ${row.parent_id}: ${copies(row.nodes, 'node')} of its data`;
+  return [
+    whyAwake(row),
+    ...(row.replica_count === 0 ? [] : [`${copies(row.replica_count, 'replica')} of its data`]),
+    ...(row.origin === null || row.expires_at !== null
+      ? []
+      : [`a fork without an end (howdah service set-expiry ${quoted(row.name)} +7d gives it one)`]),
+  ].join('; ');
+}
+
+function whyDeleted(row: UsageFacts, restoreWindowMs: number): string {
+  const untilMs = restorableUntilMs(row, restoreWindowMs) ?? 0;
+  const until = new Date(untilMs).toISOString();
+  return row.kept === null
+    ? `deleted, and kept for a restore until ${until} ` +
+        `(howdah service purge ${row.id} removes it)`
+    : `deleted; only its backups in a repository are left, until ${until}`;
+}
+
+const copies = (count: number, what: string): string =>
+  count === 1 ? `1 ${what} with a copy` : `${count} ${what}s, each with a copy`;
+
+function whyAwake(row: UsageFacts): string {
+  if (row.suspended_at !== null) return 'it sleeps, and takes disk only';
+  if (row.power === 'paused') return 'it is stopped, and takes disk only';
+  const name = quoted(row.name);
+  if (row.auto_suspend_seconds !== null)
+    return `it is awake (howdah service awake ${name} says what for)`;
+  const why = whyNotAsleep(row);
+  return why === null
+    ? `it never falls asleep (howdah service set-auto-suspend ${name} 5m lets it)`
+    : `it cannot fall asleep: ${why}`;
+}

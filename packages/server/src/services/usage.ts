@@ -1,0 +1,54 @@
+/** What each service of a project takes of its machine. */
+import type { ServiceUsage } from '@howdah/contract';
+import pLimit from 'p-limit';
+import { type Measured, usageDocument } from '../domain/service/usage.ts';
+import { listUsageFacts, type UsageRow } from '../store/usage.ts';
+import type { ControlContext } from './control-context.ts';
+
+/** Services that are measured at a time: each walks the files of its data. */
+const AT_ONCE = 4;
+
+/** The most services of an answer: all of them are measured for it. */
+const MOST = 64;
+
+export type UsagePage = Readonly<{ services: readonly ServiceUsage[]; next: string | null }>;
+
+/**
+ * A page of the services of a project, oldest first, with read replica sets, and deleted ones
+ * whose data is kept.
+ *
+ * @param after the position of the last one of the page before; null: the first page
+ */
+export async function listUsage(
+  context: ControlContext,
+  projectId: string,
+  restoreWindowMs: number,
+  after: string | null,
+  limit: number,
+): Promise<UsagePage> {
+  const most = Math.min(limit, MOST);
+  const rows = await listUsageFacts(context.store.db, projectId, after, most + 1);
+  const inTurn = pLimit(AT_ONCE);
+  const shown = rows.slice(0, most);
+  const services = await Promise.all(
+    shown.map((row) =>
+      inTurn(async () => usageDocument(row, await measure(context, row), restoreWindowMs)),
+    ),
+  );
+  return { services, next: rows.length > most ? (shown.at(-1)?.position ?? null) : null };
+}
+
+/** A service that is being removed, or whose region does not answer, must not hide the others. */
+async function measure({ regions }: ControlContext, row: UsageRow): Promise<Measured> {
+  if (row.kept?.isRemoved === true) return { storage: null, backups_mb: null };
+  const { storage, backups } = regions.of(row.region_code).engine;
+  const [size, described] = await Promise.all([
+    storage.shared(row.id).catch(() => null),
+    backups.describe(row.id).catch(() => null),
+  ]);
+  const snapshotsMb = described?.snapshots.reduce((sum, { storage_mb: mb }) => sum + mb, 0) ?? 0;
+  return {
+    storage: size,
+    backups_mb: described === null ? null : snapshotsMb + described.archive_mb,
+  };
+}
