@@ -477,9 +477,10 @@ test('members, deleted services and the cancelling of a verification answer', as
   });
   expect(cancelled).toMatchObject({ status: 200, body: { status: 'failed' } });
   await remove(id);
-  expect((await call('GET', '/deletedServices')).body['value']).toEqual(
-    expect.arrayContaining([expect.objectContaining({ service_id: id })]),
-  );
+  for (const list of ['/deletedServices', '/usage'])
+    expect((await call('GET', list)).body['value']).toEqual(
+      expect.arrayContaining([expect.objectContaining({ service_id: id })]),
+    );
 });
 
 test.runIf(haproxy !== null)('a read replica set is created, changed and deleted', async () => {

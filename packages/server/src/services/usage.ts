@@ -2,6 +2,8 @@
 import type { ServiceUsage } from '@howdah/contract';
 import pLimit from 'p-limit';
 import { type Measured, usageDocument } from '../domain/service/usage.ts';
+import type { Engine } from '../engine/engine.ts';
+import { readProject } from './projects.ts';
 import { listUsageFacts, type UsageRow } from '../store/usage.ts';
 import type { ControlContext } from './control-context.ts';
 
@@ -18,6 +20,7 @@ export type UsagePage = Readonly<{ services: readonly ServiceUsage[]; next: stri
  * whose data is kept.
  *
  * @param after the position of the last one of the page before; null: the first page
+ * @throws ApiError NOT_FOUND if there is no such project
  */
 export async function listUsage(
   context: ControlContext,
@@ -26,6 +29,7 @@ export async function listUsage(
   after: string | null,
   limit: number,
 ): Promise<UsagePage> {
+  await readProject(context.store.db, projectId);
   const most = Math.min(limit, MOST);
   const rows = await listUsageFacts(context.store.db, projectId, after, most + 1);
   const inTurn = pLimit(AT_ONCE);
@@ -41,10 +45,11 @@ export async function listUsage(
 /** A service that is being removed, or whose region does not answer, must not hide the others. */
 async function measure({ regions }: ControlContext, row: UsageRow): Promise<Measured> {
   if (row.kept?.isRemoved === true) return { storage: null, backups_mb: null };
-  const { storage, backups } = regions.of(row.region_code).engine;
+  const ask = async <T>(question: (engine: Engine) => Promise<T>): Promise<T> =>
+    question(regions.of(row.region_code).engine);
   const [size, described] = await Promise.all([
-    storage.shared(row.id).catch(() => null),
-    backups.describe(row.id).catch(() => null),
+    ask(({ storage }) => storage.shared(row.id)).catch(() => null),
+    ask(({ backups }) => backups.describe(row.id)).catch(() => null),
   ]);
   const snapshotsMb = described?.snapshots.reduce((sum, { storage_mb: mb }) => sum + mb, 0) ?? 0;
   return {
