@@ -1,6 +1,7 @@
 /**
- * The calls of a project: keys, limits, webhooks, the audit log, VPCs, allow lists, exporters;
- * those of a service that came with them; and the repositories and clusters of the installation.
+ * The calls of a project: keys, limits, webhooks, the audit log, VPCs, allow lists, leases,
+ * exporters; those of a service that came with them; and the repositories and clusters of the
+ * installation.
  */
 import type { Schemas } from '@howdah/client';
 import type { Action } from '@howdah/contract/actions';
@@ -17,6 +18,7 @@ export type Delivery = Schemas['Delivery'];
 export type AuditEntry = Schemas['AuditEntry'];
 export type Vpc = Schemas['Vpc'];
 export type AllowList = Schemas['AllowList'];
+export type Lease = Schemas['Lease'];
 export type Exporter = Schemas['Exporter'];
 export type ExporterConfig = Schemas['CreateExporter']['config'];
 export type Repository = Schemas['Repository'];
@@ -278,6 +280,30 @@ export function allowListCalls(project: string, id: string) {
     change: (request: Schemas['UpdateAllowList']) =>
       client.PATCH('/projects/{project_id}/allow-lists/{allow_list_id}', { params, body: request }),
     delete: () => client.DELETE('/projects/{project_id}/allow-lists/{allow_list_id}', { params }),
+  };
+}
+
+// ── leases ───────────────────────────────────────────────────────────────────────────────────────
+
+export const leasesQuery = (project: string) =>
+  queryOptions({
+    queryKey: ['leases', project],
+    queryFn: ({ signal }) =>
+      body(client.GET('/projects/{project_id}/leases', { params: ofProject(project), signal })),
+  });
+
+export function leaseCalls(project: string, id: string) {
+  const path = '/projects/{project_id}/leases';
+  return {
+    extend: (seconds: number) =>
+      client.POST(`${path}/extend`, {
+        params: ofProject(project),
+        body: { lease_ids: [id], ttl_seconds: seconds },
+      }),
+    return: () =>
+      client.DELETE(`${path}/{lease_id}`, {
+        params: { path: { project_id: project, lease_id: id } },
+      }),
   };
 }
 

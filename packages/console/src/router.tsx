@@ -81,6 +81,11 @@ const allowLists = createRoute({
   path: '/project/allow-lists',
   component: lazyRouteComponent(() => import('./pages/AllowLists.tsx'), 'AllowLists'),
 });
+const leases = createRoute({
+  getParentRoute: () => shell,
+  path: '/project/leases',
+  component: lazyRouteComponent(() => import('./pages/Leases.tsx'), 'Leases'),
+});
 const exporters = createRoute({
   getParentRoute: () => shell,
   path: '/project/exporters',
@@ -183,6 +188,7 @@ export const router = createRouter({
       deleted,
       vpcs,
       allowLists,
+      leases,
       exporters,
       keys,
       alerts,

@@ -1,6 +1,7 @@
 /** Statuses and actions in words and colours, from the tables that the API uses. */
 import { ALLOWED, refusal, type Action } from '@howdah/contract/actions';
 import {
+  ACCESS,
   denialOfChanges,
   denialOfKey,
   permissionOfAction,
@@ -16,7 +17,7 @@ import {
 } from '@howdah/contract/status';
 import type { Environment, ServiceType } from '@howdah/contract/types';
 import type { Me, Operation, Service } from './api.ts';
-import type { ReplicaSet } from './api-project.ts';
+import type { Lease, ReplicaSet } from './api-project.ts';
 
 /** Beside a size that has no room. */
 export const NO_ROOM = 'more than the machine has';
@@ -51,6 +52,22 @@ export const isTransitional = (status: Service['status']): boolean => IS_TRANSIT
 /** Why a key may not make a change, of no service or of one that a key created; null: it may. */
 export const whyReadOnly = (me: Me, createdBy?: string): string | null =>
   denialOfChanges(me, createdBy);
+
+/** Why a key may not extend a lease; null: it may. */
+export const whyNotExtend = (me: Me, lease: Taken): string | null =>
+  denialOfKey(me, PERMISSIONS[ACCESS.extendLeases]) ??
+  (me.fork_only === true && lease.created_by !== me.public_key
+    ? 'this key is fork_only: it extends leases that it took'
+    : null);
+
+/** Why a key may not return a lease before its end; null: it may. */
+export const whyNotReturn = (me: Me, lease: Taken): string | null =>
+  denialOfKey(me, PERMISSIONS[ACCESS.returnLease]) ??
+  (lease.created_by === me.public_key || (me.role === 'admin' && me.fork_only !== true)
+    ? null
+    : 'another key has taken it: return it with that key or an admin key');
+
+type Taken = Pick<Lease, 'created_by'>;
 
 /** Why a key may not purge a service, or a deleted one; null: it may. */
 export const whyNotPurge = (me: Me, createdBy?: string): string | null =>

@@ -361,6 +361,49 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await card.waitFor({ state: 'detached' });
   });
 
+  test('leases are listed, extended and returned; a key that may not sees the reason', async () => {
+    const service = await installation.create({ name: 'copied', addons: [] });
+    const { page } = await enter();
+    await page.goto('/project/leases');
+    await page.getByText('howdah lease take NAME -- npm test').waitFor();
+    const params = { path: { project_id: installation.projectId } };
+    const { data } = await installation.client.POST('/projects/{project_id}/leases', {
+      params,
+      body: { from: service.service_id, ttl_seconds: 600 },
+    });
+    const [lease] = data?.leases ?? [];
+    if (lease === undefined) throw new Error('a lease was asked for');
+    const row = page.getByRole('row').filter({ hasText: lease.id });
+    await row.getByText(/^in (9|10) min$/).waitFor();
+    await row.getByRole('link', { name: 'copied', exact: true }).waitFor();
+
+    const { data: key } = await installation.client.POST('/projects/{project_id}/keys', {
+      params,
+      body: { name: 'of tests', role: 'developer', fork_only: true },
+    });
+    const other = await openWindow(browser, installation);
+    other.page.setDefaultTimeout(PATIENCE_MS);
+    await logIn(other.context, { ...installation, key: `${key?.public_key}:${key?.secret_key}` });
+    await other.page.goto('/project/leases');
+    const seen = other.page.getByRole('row').filter({ hasText: lease.id });
+    for (const [name, why] of [
+      ['Extend', 'this key is fork_only'],
+      [`Return ${lease.id}`, 'another key has taken it'],
+    ] as const) {
+      await seen.getByRole('button', { name, exact: true }).hover({ force: true });
+      await other.page.getByRole('tooltip').filter({ hasText: why }).waitFor();
+    }
+    await other.context.close();
+
+    await row.getByLabel(`Extend ${lease.id}`).selectOption('an hour');
+    await row.getByRole('button', { name: 'Extend' }).click();
+    await row.getByText(/^in (59|60) min$/).waitFor();
+    await row.getByRole('button', { name: `Return ${lease.id}` }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Return' }).click();
+    await page.getByRole('heading', { name: 'No leases' }).waitFor();
+    expect((await installation.request('GET', '/leases')).body).toEqual([]);
+  });
+
   test('an admin key purges a deleted service by its name; others see the reason', async () => {
     const service = await installation.create({ name: 'not wanted', addons: [] });
     await installation.request('DELETE', `/services/${service.service_id}`);

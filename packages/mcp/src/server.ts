@@ -12,6 +12,7 @@ import { addDatabaseTools } from './tools/database.ts';
 import { addDeleteTools, addPurgeTool } from './tools/delete-services.ts';
 import { addDiffTool } from './tools/differences.ts';
 import { addExtensionTools } from './tools/extensions.ts';
+import { addLeaseTools } from './tools/leases.ts';
 import { addNetworkTools } from './tools/network.ts';
 import { addObserveTools } from './tools/observe.ts';
 import { addOperationTools } from './tools/operations.ts';
@@ -27,7 +28,8 @@ Begin with whoami (what this key may do) and list_services. Look before you chan
 then db_query (reads only), get_logs, get_metrics.
 To try something that changes data, never use the service itself: fork_service quickly makes a \
 copy that you may break. execute and apply_migration write on such a fork, diff shows what is \
-different from its parent, delete_service removes it.
+different from its parent, delete_service removes it. take_lease makes copies for tests, which \
+end by themselves.
 Tools that end sessions or delete data require confirm: the name of the service. Services tagged \
 PROD are in use: ask the user first. Every change of a service accepts dry_run.`;
 
@@ -47,6 +49,7 @@ export function createMcpServer(cloud: Cloud, { hasTigerNames }: ServerOptions):
     addProjectTools,
     addServiceTools,
     addCreateTools,
+    addLeaseTools,
     addRunTools,
     addConfigureTools,
     addNetworkTools,

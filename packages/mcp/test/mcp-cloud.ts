@@ -129,6 +129,7 @@ export const READS = [
   'diff',
   'list_vpcs',
   'list_allow_lists',
+  'list_leases',
 ];
 
 export const ENDS = [
@@ -145,7 +146,7 @@ export const DESTROYS = [...ENDS, 'purge_service', 'recover_service'];
 export const WRITES = ['execute', 'apply_migration'];
 
 /** Tools that take something away, by their hints. */
-export const TAKES = [...WRITES, 'reset_password'];
+export const TAKES = [...WRITES, 'reset_password', 'return_lease'];
 
 /** Changes of a thing that is no service: PATCH and DELETE have no Idempotency-Key. */
 export const OF_LISTS = ['change_allow_list', 'delete_allow_list'];
@@ -167,6 +168,9 @@ export const CHANGES = [
   'set_vpc',
   'create_allow_list',
   'set_allow_list',
+  'take_lease',
+  'extend_lease',
+  'return_lease',
   ...DESTROYS,
 ];
 

@@ -129,6 +129,62 @@ export async function compare(call: Call): Promise<void> {
   expect(plan.text).toContain('Execution Time');
 }
 
+/** Copies for tests: each has the data, and what is written in one is in no other. */
+export async function lease(call: Call): Promise<void> {
+  const dry = await call('take_lease', { service: 'shop', count: 2, dry_run: true });
+  expect(dry.data).toMatchObject({ dry_run: true });
+  const taken = await call('take_lease', { service: 'shop', count: 2, ttl_seconds: 600 });
+  const of = {
+    ready: true,
+    reset: 'server',
+    connection_string: expect.stringMatching(/^postgres:/),
+  };
+  expect(taken.data).toMatchObject({ leases: [of, of] });
+  const [one, other] = leasesIn(taken.data);
+  if (one === undefined || other === undefined) throw new Error('two leases were asked for');
+  const ids = [one.id, other.id];
+  await select1(one.connection_string);
+  const emptied = await call('execute', { service: one.id, sql: 'delete from orders' });
+  expect(emptied.data).toMatchObject({ command: 'DELETE', row_count: 2 });
+  for (const [id, count] of [
+    [one.id, '0'],
+    [other.id, '2'],
+  ])
+    expect(
+      (await call('db_query', { service: id, sql: 'select count(*) from orders' })).data,
+    ).toMatchObject({ rows: [[count]] });
+
+  const listed = await call('list_leases');
+  expect(leasesIn(listed.data).map(({ id }) => id)).toEqual(expect.arrayContaining(ids));
+  expect(listed.text).not.toContain(one.password);
+  const longer = await call('extend_lease', { leases: [...ids, 'nosuchidxx'], ttl_seconds: 7200 });
+  expect(longer.data).toMatchObject({ leases: [{}, {}], ended: ['nosuchidxx'] });
+  for (const { expires_at: end } of leasesIn(longer.data))
+    expect(Date.parse(end)).toBeGreaterThan(Date.now() + 3_600_000);
+  const returned = await call('return_lease', { leases: ids });
+  expect(returned.data).toMatchObject({ returned: expect.arrayContaining(ids), ended: [] });
+  expect((await call('list_leases')).data).toEqual({ leases: [] });
+  expect((await call('return_lease', { leases: ids })).data).toMatchObject({ returned: [] });
+  expect((await call('extend_lease', { leases: ids, ttl_seconds: 60 })).data).toMatchObject({
+    code: 'NOT_FOUND',
+  });
+}
+
+type TakenLease = Record<'id' | 'password' | 'connection_string' | 'expires_at', string>;
+
+function leasesIn({ leases }: Record<string, unknown>): TakenLease[] {
+  if (!Array.isArray(leases)) throw new Error('the answer has no leases');
+  return leases.map((one) => {
+    const { id, password, connection_string, expires_at } = Object(one);
+    return {
+      id: String(id),
+      password: String(password),
+      connection_string: String(connection_string),
+      expires_at: String(expires_at),
+    };
+  });
+}
+
 /** Another password ends the former one, and the tools go on with the new one. */
 export async function changePassword(call: Call, former: string): Promise<void> {
   const reset = await call('reset_password', { service: 'trial' });

@@ -30,7 +30,15 @@ import {
   pauseAndResize,
   readSchema,
 } from './mcp-day.ts';
-import { changePassword, compare, configure, forkShop, migrate, write } from './mcp-journey.ts';
+import {
+  changePassword,
+  compare,
+  configure,
+  forkShop,
+  lease,
+  migrate,
+  write,
+} from './mcp-journey.ts';
 import { untilExpected } from '../../server/test/until.ts';
 
 beforeAll(setUp);
@@ -107,6 +115,10 @@ test('an agent with a fork_only key forks, migrates, tests, compares and reports
     expect((await call('execute', { service: 'trial', sql: 'select 1' })).failed).toBe(false);
     await call('delete_service', { service: 'trial', confirm: 'trial' });
   });
+});
+
+test('an agent with a fork_only key takes leases, writes in one, extends and returns', async () => {
+  await withHttp(keys.forkOnly, async ({ call }) => lease(call));
 });
 
 test('an agent configures replicas, pooler, VPC and allow lists', async () => {

@@ -15,6 +15,7 @@ import {
   Archive,
   BellRing,
   Compass,
+  Copy,
   Database,
   Gauge,
   HardDriveUpload,
@@ -136,6 +137,7 @@ function Navigation() {
     <>
       <nav aria-label="Main">
         <NavLink to="/services" icon={<Database size={17} />} label="Services" />
+        <NavLink to="/project/leases" icon={<Copy size={17} />} label="Leases" />
         <NavLink to="/project/deleted" icon={<Archive size={17} />} label="Deleted" />
         <div className={classes.group}>Project</div>
         <NavLink to="/project/vpcs" icon={<Network size={17} />} label="VPCs" />

@@ -11,7 +11,7 @@ export const MAX_LEASES = 200;
 export const LEASE_TTL_SECONDS = 600;
 
 /** The longest time until a lease ends, in seconds: a day, and each extension begins it again. */
-const MAX_LEASE_TTL_SECONDS = 86_400;
+export const MAX_LEASE_TTL_SECONDS = 86_400;
 
 export const LeaseSchema = Named(
   'Lease',

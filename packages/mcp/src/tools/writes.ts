@@ -13,7 +13,8 @@ const MIGRATION_MS = 60_000;
 const ownFork = Type.String({
   minLength: 1,
   maxLength: 128,
-  description: 'name or service_id of a fork that this key has made with fork_service',
+  description:
+    'name or service_id of a fork that this key has made with fork_service, or take_lease',
 });
 const database = optionalName('this database; default: tsdb');
 
