@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { connectTo } from '../../server/test/harness.ts';
 import { createLayout, findServer, signal } from '../../server/test/probe.ts';
-import { CHROMIUM, logIn, NO_CHROMIUM, openWindow } from './browser.ts';
+import { barriers, CHROMIUM, logIn, NO_CHROMIUM, openWindow } from './browser.ts';
 import {
   browser,
   enter,
@@ -376,6 +376,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     const row = page.getByRole('row').filter({ hasText: lease.id });
     await row.getByText(/^in (9|10) min$/).waitFor();
     await row.getByRole('link', { name: 'copied', exact: true }).waitFor();
+    expect(await barriers(page)).toEqual([]);
 
     const { data: key } = await installation.client.POST('/projects/{project_id}/keys', {
       params,

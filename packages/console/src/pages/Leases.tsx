@@ -4,10 +4,18 @@ import { Copy } from 'lucide-react';
 import { useState } from 'react';
 import { leaseCalls, leasesQuery, type Lease } from '../api-project.ts';
 import { Confirm } from '../components/Confirm.tsx';
-import { Form } from '../components/Form.tsx';
 import { KeyName, ServiceName } from '../components/names.tsx';
 import { Rows, type Column } from '../components/Rows.tsx';
-import { Ago, Card, Empty, PageHead, Pill, Unread, Until } from '../components/ui.tsx';
+import {
+  ActionButton,
+  Ago,
+  Card,
+  Empty,
+  PageHead,
+  Pill,
+  Unread,
+  Until,
+} from '../components/ui.tsx';
 import { useCall } from '../components/use-call.tsx';
 import { useAreNamesRead } from '../live.ts';
 import { useMe } from '../session.ts';
@@ -45,17 +53,18 @@ export function Leases() {
 const COLUMNS: readonly Column<Lease>[] = [
   {
     title: 'Lease',
-    show: ({ id, database, reset, ready, problem }) => (
+    show: ({ id, service_id: server, database, reset, ready, problem }) => (
       <>
         <span className="mono">{id}</span> {!ready && <Pill tone="busy">not ready</Pill>}
         <div className={ui.muted}>
-          {problem ?? (reset === 'server' ? 'a server of its own' : `database ${database}`)}
+          {reset === 'database' && `database ${database} in `}
+          <ServiceName id={server} />
         </div>
+        {problem !== undefined && <div className={ui.muted}>{problem}</div>}
       </>
     ),
   },
   { title: 'Copy of', show: ({ from }) => <ServiceName id={from} /> },
-  { title: 'Server', show: ({ service_id: service }) => <ServiceName id={service} /> },
   {
     title: 'Taken',
     show: ({ created, created_by: key }) => (
@@ -76,9 +85,10 @@ const COLUMNS: readonly Column<Lease>[] = [
   {
     title: null,
     show: (lease) => (
-      <>
-        <Extend lease={lease} /> <Return lease={lease} />
-      </>
+      <div className={ui.row}>
+        <Extend lease={lease} />
+        <Return lease={lease} />
+      </div>
     ),
   },
 ];
@@ -94,24 +104,27 @@ const TIMES = [
 function Extend({ lease }: { lease: Lease }) {
   const me = useMe();
   const [seconds, setSeconds] = useState('3600');
-  const extend = useCall(leaseCalls(me.project.id, lease.id).extend, { quiet: true });
+  const extend = useCall(leaseCalls(me.project.id, lease.id).extend);
   return (
-    <Form
-      call={extend}
-      why={whyNotExtend(me, lease)}
-      onSubmit={() => extend.run(Number(seconds))}
-      submit="Extend"
-      button={{ variant: 'default', size: 'xs' }}
-      inline
-    >
+    <span className={ui.head}>
       <NativeSelect
         aria-label={`Extend ${lease.id} to end in`}
         size="xs"
+        w={120}
         value={seconds}
         onChange={(event) => setSeconds(event.currentTarget.value)}
         data={TIMES}
       />
-    </Form>
+      <ActionButton
+        variant="default"
+        size="xs"
+        why={whyNotExtend(me, lease)}
+        loading={extend.pending}
+        onClick={() => extend.run(Number(seconds))}
+      >
+        Extend
+      </ActionButton>
+    </span>
   );
 }
 

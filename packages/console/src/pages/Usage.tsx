@@ -102,7 +102,13 @@ const FIRST = 20;
 const ownBytes = ({ storage, servers }: ServiceUsage): number | null =>
   storage === null ? null : (storage.owned_mb + (servers - 1) * storage.total_mb) * MB;
 const weight = (one: ServiceUsage): number => (ownBytes(one) ?? 0) + (one.memory_mb ?? 0) * MB;
-const shown = (mb: number | null): string => (mb === null ? '' : bytes(mb * MB));
+
+/** @param of in bytes; null: not known */
+function Size({ of }: { of: number | null }) {
+  return of === null ? null : <span style={{ whiteSpace: 'nowrap' }}>{bytes(of)}</span>;
+}
+const inBytes = (mb: number | null | undefined): number | null =>
+  mb === null || mb === undefined ? null : mb * MB;
 
 /** What each service takes, the largest first, and why. */
 function OfServices() {
@@ -150,19 +156,13 @@ const columnsOf = (names: ReadonlyMap<string, string>) => [
       </>
     ),
   },
-  { title: 'Memory', show: ({ memory_mb: mb }: ServiceUsage) => shown(mb) },
-  {
-    title: 'Own disk',
-    show: (one: ServiceUsage) => {
-      const own = ownBytes(one);
-      return own === null ? '' : bytes(own);
-    },
-  },
+  { title: 'Memory', show: ({ memory_mb: mb }: ServiceUsage) => <Size of={inBytes(mb)} /> },
+  { title: 'Own disk', show: (one: ServiceUsage) => <Size of={ownBytes(one)} /> },
   {
     title: 'Shared disk',
-    show: ({ storage }: ServiceUsage) => shown(storage?.shared_mb ?? null),
+    show: ({ storage }: ServiceUsage) => <Size of={inBytes(storage?.shared_mb)} />,
   },
-  { title: 'Backups', show: ({ backups_mb: mb }: ServiceUsage) => shown(mb) },
+  { title: 'Backups', show: ({ backups_mb: mb }: ServiceUsage) => <Size of={inBytes(mb)} /> },
   { title: 'Why', show: ({ why }: ServiceUsage) => why },
 ];
 

@@ -49,6 +49,8 @@ export async function listUsageFacts(
       'services.read_replica_sets',
       'services.addons',
       'api_keys.name as key_name',
+      sql<boolean>`exists (
+        select from leased_servers l where l.service_id = services.id)`.as('isForLeases'),
       position.as('position'),
     ])
     .where('services.project_id', '=', projectId)

@@ -12,6 +12,7 @@ const AWAKE: UsageFacts = {
   created: AT,
   created_by: 'HDkey',
   key_name: 'ci',
+  isForLeases: false,
   origin: null,
   parent_id: null,
   nodes: 1,
@@ -42,6 +43,7 @@ test.each([
   ['has replicas', { replica_count: 2, has_gateway: true }, '2 replicas, each with a copy'],
   ['is a fork without an end', { origin: FORK }, 'howdah service set-expiry'],
   ['is a set', { parent_id: 'parent0000', nodes: 2 }, 'read replica set of parent0000: 2 nodes'],
+  ['is for leases', { isForLeases: true, origin: FORK }, 'howdah lease list'],
   ['is deleted', { deleted_at: AT }, 'until 2026-01-08T00:00:00.000Z (howdah service purge lin'],
   ['is in a repository only', { deleted_at: AT, kept: KEPT }, 'only its backups in a repository'],
 ] as const)('a service that %s says so, and what makes it less', (_, facts, said) => {

@@ -27,7 +27,7 @@ export type UsageFacts = SleepFacts &
     | 'power'
     | 'milli_cpu'
     | 'memory_mb'
-  > & { key_name: string | null };
+  > & { key_name: string | null; isForLeases: boolean };
 
 /** What was measured of a service; null: it was not. */
 export type Measured = Pick<ServiceUsage, 'storage' | 'backups_mb'>;
@@ -67,6 +67,7 @@ export function whyItTakes(row: UsageFacts, restoreWindowMs: number): string {
   if (row.deleted_at !== null) return whyDeleted(row, restoreWindowMs);
   if (row.parent_id !== null)
     return `a read replica set of ${row.parent_id}: ${copies(row.nodes, 'node')} of its data`;
+  if (row.isForLeases) return 'it is for leases, which end (howdah lease list)';
   return [
     whyAwake(row),
     ...(row.replica_count === 0 ? [] : [`${copies(row.replica_count, 'replica')} of its data`]),
