@@ -55,6 +55,17 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     expect(problems.filter((problem) => !problem.includes('about:blank'))).toEqual([]);
   });
 
+  test('the page of usage says what each service takes, and why', async () => {
+    const service = await installation.create({ name: 'weighed', addons: [] });
+    const { page } = await enter();
+    await page.goto('/project/usage');
+    const row = page.getByRole('row').filter({ hasText: 'weighed' });
+    await row.getByText(/never falls asleep \(howdah service set-auto-suspend/).waitFor();
+    expect(await row.getByRole('cell').nth(2).textContent()).toMatch(/^\d+ MB$/);
+    await row.getByRole('link', { name: 'weighed' }).click();
+    await page.waitForURL(`**/services/${service.service_id}`);
+  });
+
   test('the page of regions shows the findings of howdah doctor to the operator', async () => {
     const { page } = await enter();
     await page.goto('/project/regions');
