@@ -317,7 +317,7 @@ test('clients of other networks neither enter nor wake it', async () => {
   await cloud.request('DELETE', `/allow-lists/${allow_list_id}`);
 });
 
-test('what each service takes is listed with the reason, a page at a time', async () => {
+test('the usage of each service is listed with the reason, a page at a time', async () => {
   const [sleeper, deleted] = [await make('takes-disk'), await make('in-the-bin')];
   const { data: forked } = await cloud.client.POST(
     '/projects/{project_id}/services/{service_id}/forkService',

@@ -1,4 +1,4 @@
-/** What the services of a project take: `howdah usage`. */
+/** `howdah usage`: memory, CPU and disk of the services of a project. */
 import type { Schemas } from '@howdah/client';
 import { Option, type Command } from 'commander';
 import { verb, type Printing } from '../command.ts';
@@ -8,7 +8,7 @@ import { isForPrograms, note, showList, type View } from '../output.ts';
 
 type ServiceUsage = Schemas['ServiceUsage'];
 
-/** What services can be added up by. */
+/** The things that services can be added up by. */
 const GROUPINGS = ['project', 'key', 'parent'] as const;
 type Grouping = (typeof GROUPINGS)[number];
 
@@ -88,7 +88,7 @@ function keyOf({ key_name: name, created_by: key }: ServiceUsage): string {
   return name ?? key ?? '';
 }
 
-/** What several services take together. */
+/** The sums of several services. */
 type Group = Readonly<{
   name: string;
   services: number;

@@ -110,7 +110,7 @@ function Size({ of }: { of: number | null }) {
 const inBytes = (mb: number | null | undefined): number | null =>
   mb === null || mb === undefined ? null : mb * MB;
 
-/** What each service takes, the largest first, and why. */
+/** Memory and disk of each service, the largest first, with the reason. */
 function OfServices() {
   const { project } = useMe();
   const [isWhole, setIsWhole] = useState(false);

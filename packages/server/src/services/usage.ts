@@ -1,4 +1,4 @@
-/** What each service of a project takes of its machine. */
+/** Measures the memory and disk that each service of a project takes. */
 import type { ServiceUsage } from '@howdah/contract';
 import pLimit from 'p-limit';
 import { type Measured, usageDocument } from '../domain/service/usage.ts';

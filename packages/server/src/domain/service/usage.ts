@@ -1,4 +1,4 @@
-/** What a service takes of its machine, and why. */
+/** The memory and disk that a service takes of its machine, and why. */
 import type { ServiceUsage } from '@howdah/contract';
 import { quoted } from '@howdah/contract/shell';
 import { restorableUntilMs } from './removal.ts';
@@ -29,7 +29,7 @@ export type UsageFacts = SleepFacts &
     | 'memory_mb'
   > & { key_name: string | null; isForLeases: boolean };
 
-/** What was measured of a service; null: it was not. */
+/** The measures of a service; null: it was not measured. */
 export type Measured = Pick<ServiceUsage, 'storage' | 'backups_mb'>;
 
 export function usageDocument(
