@@ -61,7 +61,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await page.goto('/project/usage');
     const row = page.getByRole('row').filter({ hasText: 'weighed' });
     await row.getByText(/never falls asleep \(howdah service set-auto-suspend/).waitFor();
-    expect(await row.getByRole('cell').nth(2).textContent()).toMatch(/^\d+ MB$/);
+    expect(await row.getByRole('cell').nth(2).textContent()).toMatch(/^[\d.]+ [kM]B$/);
     await row.getByRole('link', { name: 'weighed' }).click();
     await page.waitForURL(`**/services/${service.service_id}`);
   });

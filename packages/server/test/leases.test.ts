@@ -72,14 +72,20 @@ test('leases have the data of their service and nothing of each other', async ()
 test('a warm fork is taken, and never one that lacks a commit', async () => {
   const parent = await parentOf('warmed');
   const [first] = await take(parent);
-  await untilWarm(2);
-  const before = (await warmForks()).map(({ id }) => id);
+  const [unseen] = await untilWarm(2);
   // Nobody sees them, and nobody gets at them.
   const { body: services } = await cloud.request('GET', '/services');
   expect(services).toHaveLength(2);
-  expect((await cloud.request('GET', `/services/${before[0]}`)).status).toBe(404);
-  const [second] = await take(parent);
-  expect(before).toContain(second?.id);
+  expect((await cloud.request('GET', `/services/${unseen?.id}`)).status).toBe(404);
+  // After a commit of autovacuum in a catalog, none of those that were warm is taken.
+  const { before, second } = await until('a warm fork is taken', async () => {
+    const warm = (await untilWarm(2)).map(({ id }) => id);
+    const [taken] = await take(parent);
+    if (taken === undefined) throw new Error('a lease was asked for');
+    if (warm.includes(taken.id)) return { before: warm, second: taken };
+    await giveBack([taken.id]);
+    return null;
+  });
 
   const change = await connectTo(cloud, await cloud.get(parent.id), parent.password);
   await change.query('alter table items add column price int');
