@@ -77,13 +77,14 @@ export function Usage() {
             </Card>
           )}
         </Load>
-        <OfServices />
         <Load query={useRegions()}>
           {(regions) => (
             <div className={ui.stack}>
               {regions.map((region) => (
                 <Machine key={region.code} region={region} />
               ))}
+              {/* Its disk is measured first: nothing may be below it that would jump. */}
+              <OfServices />
             </div>
           )}
         </Load>
