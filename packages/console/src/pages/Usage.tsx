@@ -83,7 +83,7 @@ export function Usage() {
               {regions.map((region) => (
                 <Machine key={region.code} region={region} />
               ))}
-              {/* Its disk is measured first: nothing may be below it that would jump. */}
+              {/* The disk is measured first: nothing may be below the list that would jump. */}
               <OfServices />
             </div>
           )}
