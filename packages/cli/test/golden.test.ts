@@ -254,6 +254,7 @@ const MORE: readonly Row[] = [
   { line: ['logs', 'orders'] },
   { line: ['url', 'orders'] },
   { line: ['psql', 'orders', '-c', 'select 1'] },
+  { line: ['usage', '--by', 'parent'] },
   { line: ['env'] },
   { line: ['completion', 'bash'] },
 ];

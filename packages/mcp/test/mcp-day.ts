@@ -208,5 +208,10 @@ export async function lookAfter(call: Call): Promise<void> {
   expect((await call('get_usage')).data).toMatchObject({
     used: { services: expect.any(Number) },
   });
+  expect((await call('get_usage', { by_service: true })).data).toMatchObject({
+    services: expect.arrayContaining([
+      expect.objectContaining({ name: 'shop', why: expect.any(String) }),
+    ]),
+  });
   expect((await call('list_regions')).text).toContain('forks');
 }

@@ -340,7 +340,8 @@ test('the usage of each service is listed with the reason, a page at a time', as
     memory_mb: null,
     why: expect.stringContaining('disk only'),
   });
-  expect(of(sleeper.service_id)?.storage?.total_mb).toBeGreaterThan(5);
+  const { own_mb: own, shared_mb: shared } = of(sleeper.service_id) ?? {};
+  expect((own ?? 0) + (shared ?? 0)).toBeGreaterThan(5);
   expect(of(fork)).toMatchObject({
     forked_from: sleeper.service_id,
     key_name: expect.any(String),
@@ -352,6 +353,14 @@ test('the usage of each service is listed with the reason, a page at a time', as
       return id === deleted.service_id && why.includes('howdah service purge');
     });
   });
+
+  // Nobody reads of another project.
+  const { data: other } = await cloud.client.POST('/projects', { body: { name: 'another' } });
+  const path = { project_id: other?.id ?? '' };
+  const { data: none } = await cloud.client.GET('/projects/{project_id}/usage', {
+    params: { path },
+  });
+  expect(none).toEqual([]);
 
   const first = await cloud.request('GET', '/usage?limit=1');
   expect(first.body).toHaveLength(1);

@@ -1,5 +1,6 @@
 /** `howdah usage`: memory, CPU and disk of the services of a project. */
 import type { Schemas } from '@howdah/client';
+import { largestFirst } from '@howdah/contract/usage';
 import { Option, type Command } from 'commander';
 import { verb, type Printing } from '../command.ts';
 import { answered, connect } from '../connection.ts';
@@ -37,10 +38,11 @@ export function addUsage(program: Command): void {
           connection.client.GET('/projects/{project_id}/usage', { params }),
         );
         const names = new Map(all.map(({ service_id: id, name }) => [id, name]));
-        if (why === true)
+        // Programs get the answer of the API, whatever it is added up by.
+        if (why === true || isForPrograms(output))
           await showList(
             output,
-            all.toSorted(bySize),
+            all.toSorted(largestFirst),
             serviceView((id) => names.get(id) ?? id),
           );
         else await showList(output, groupsOf(all, by, names), GROUP_VIEW);
@@ -52,21 +54,14 @@ const MB = 1_000_000;
 const UNITS = ['MB', 'GB', 'TB'];
 
 /** Megabytes as people read them; empty: not measured. */
-function size(mb: number | null | undefined): string {
-  if (mb === null || mb === undefined) return '';
+function size(mb: number | null): string {
+  if (mb === null) return '';
   const power = mb < 1000 ? 0 : mb < MB ? 1 : 2;
   const value = mb / 1000 ** power;
   return `${power > 0 && value < 10 ? value.toFixed(1) : Math.round(value)} ${UNITS[power] ?? ''}`;
 }
 
 const cores = (milli: number | null): string => (milli === null ? '' : String(milli / 1000));
-
-/** The disk that would be free without a service: each further server has a copy of its own. */
-const ownMb = ({ storage, servers }: ServiceUsage): number =>
-  storage === null ? 0 : storage.owned_mb + (servers - 1) * storage.total_mb;
-
-const weight = (one: ServiceUsage): number => ownMb(one) + (one.memory_mb ?? 0);
-const bySize = (one: ServiceUsage, other: ServiceUsage): number => weight(other) - weight(one);
 
 const serviceView = (nameOf: (id: string) => string): View<ServiceUsage> => ({
   noun: 'service',
@@ -77,8 +72,8 @@ const serviceView = (nameOf: (id: string) => string): View<ServiceUsage> => ({
     ['KEY', keyOf],
     ['CPU IN USE', ({ milli_cpu: milli }) => cores(milli)],
     ['MEMORY', ({ memory_mb: mb }) => size(mb)],
-    ['OWN DISK', (one) => (one.storage === null ? '' : size(ownMb(one)))],
-    ['SHARED DISK', ({ storage }) => size(storage?.shared_mb)],
+    ['OWN DISK', ({ own_mb: mb }) => size(mb)],
+    ['SHARED DISK', ({ shared_mb: mb }) => size(mb)],
     ['BACKUPS', ({ backups_mb: mb }) => size(mb)],
     ['WHY', ({ why }) => why],
   ],
@@ -139,8 +134,8 @@ function groupsOf(
       running: ones.filter(({ memory_mb: mb }) => mb !== null).length,
       milli_cpu: sum(ones, ({ milli_cpu: milli }) => milli),
       memory_mb: sum(ones, ({ memory_mb: mb }) => mb),
-      own_mb: sum(ones, ownMb),
+      own_mb: sum(ones, ({ own_mb: mb }) => mb),
       backups_mb: sum(ones, ({ backups_mb: mb }) => mb),
     }))
-    .toSorted((one, other) => other.own_mb + other.memory_mb - one.own_mb - one.memory_mb);
+    .toSorted(largestFirst);
 }

@@ -4305,14 +4305,10 @@ export interface components {
             milli_cpu: number | null;
             /** @description megabytes in use; null while not running */
             memory_mb: number | null;
-            /** @description megabytes of the data of one server; null: not measured */
-            storage: {
-                total_mb: number;
-                /** @description what would be free without this service */
-                owned_mb: number;
-                /** @description shared with its snapshots, its forks, its parent or its template */
-                shared_mb: number;
-            } | null;
+            /** @description megabytes of its data that would be free without it, those of its replicas and nodes too; null: not measured */
+            own_mb: number | null;
+            /** @description megabytes of its data that its snapshots, its forks, its parent or its template use too; null: not measured */
+            shared_mb: number | null;
             /** @description megabytes of its snapshots and of archived WAL; snapshots may share most of theirs with the data; null: not measured */
             backups_mb: number | null;
             /** @description why it takes this, and what would make it less */

@@ -1,3 +1,4 @@
+import { largestFirst } from '@howdah/contract/usage';
 import { RETENTION_DAYS } from '@howdah/contract/values';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
@@ -99,18 +100,10 @@ const MEASURED_MS = 60_000;
 /** Services that are shown at first, the largest. */
 const FIRST = 20;
 
-/** The disk that would be free without a service: each further server has a copy of its own. */
-const ownBytes = ({ storage, servers }: ServiceUsage): number | null =>
-  storage === null ? null : (storage.owned_mb + (servers - 1) * storage.total_mb) * MB;
-const weight = (one: ServiceUsage): number => (ownBytes(one) ?? 0) + (one.memory_mb ?? 0) * MB;
-
-/** @param of in bytes; null: not known */
-function Size({ of }: { of: number | null }) {
-  return of === null ? null : <span style={{ whiteSpace: 'nowrap' }}>{bytes(of)}</span>;
+/** @param mb null: not known */
+function Size({ mb }: { mb: number | null }) {
+  return mb === null ? null : <span style={{ whiteSpace: 'nowrap' }}>{bytes(mb * MB)}</span>;
 }
-const inBytes = (mb: number | null | undefined): number | null =>
-  mb === null || mb === undefined ? null : mb * MB;
-
 /** Memory and disk of each service, the largest first, with the reason. */
 function OfServices() {
   const { project } = useMe();
@@ -119,7 +112,7 @@ function OfServices() {
   return (
     <Load query={query}>
       {(found) => {
-        const sorted = found.toSorted((one, other) => weight(other) - weight(one));
+        const sorted = found.toSorted(largestFirst);
         if (sorted.length === 0) return null;
         return (
           <Card title="What each service takes" hint="the largest first" flush>
@@ -157,13 +150,13 @@ const columnsOf = (names: ReadonlyMap<string, string>) => [
       </>
     ),
   },
-  { title: 'Memory', show: ({ memory_mb: mb }: ServiceUsage) => <Size of={inBytes(mb)} /> },
-  { title: 'Own disk', show: (one: ServiceUsage) => <Size of={ownBytes(one)} /> },
+  { title: 'Memory', show: ({ memory_mb: mb }: ServiceUsage) => <Size mb={mb} /> },
+  { title: 'Own disk', show: ({ own_mb: mb }: ServiceUsage) => <Size mb={mb} /> },
   {
     title: 'Shared disk',
-    show: ({ storage }: ServiceUsage) => <Size of={inBytes(storage?.shared_mb)} />,
+    show: ({ shared_mb: mb }: ServiceUsage) => <Size mb={mb} />,
   },
-  { title: 'Backups', show: ({ backups_mb: mb }: ServiceUsage) => <Size of={inBytes(mb)} /> },
+  { title: 'Backups', show: ({ backups_mb: mb }: ServiceUsage) => <Size mb={mb} /> },
   { title: 'Why', show: ({ why }: ServiceUsage) => why },
 ];
 

@@ -20,22 +20,6 @@ const ownRetention = Type.Union([Type.Integer(), Type.Null()], {
     'for how many days each repository keeps the backups of the service; null: as it says itself',
 });
 
-/** The disk space of the data of a service. */
-export const dataSize = (description: string) =>
-  Type.Union(
-    [
-      Type.Object({
-        total_mb: Type.Integer(),
-        owned_mb: Type.Integer({ description: 'what would be free without this service' }),
-        shared_mb: Type.Integer({
-          description: 'shared with its snapshots, its forks, its parent or its template',
-        }),
-      }),
-      Type.Null(),
-    ],
-    { description },
-  );
-
 export const BackupsSchema = Named(
   'Backups',
   Type.Object({
@@ -97,7 +81,21 @@ export const BackupsSchema = Named(
         'megabytes of archived WAL; in the object store of a region those of base backups too',
     }),
     last_verification: Type.Optional(Ref(VerificationSchema)),
-    storage: dataSize('megabytes of the data, without archive and snapshots; null if unknown'),
+    storage: Type.Union(
+      [
+        Type.Object({
+          total_mb: Type.Integer(),
+          owned_mb: Type.Integer({ description: 'what would be free without this service' }),
+          shared_mb: Type.Integer({
+            description: 'shared with its snapshots, its forks, its parent or its template',
+          }),
+        }),
+        Type.Null(),
+      ],
+      {
+        description: 'megabytes of the data, without archive and snapshots; null if unknown',
+      },
+    ),
     off_machine: Type.Array(Ref(OffMachineSchema), {
       description: 'what each repository has of the service',
     }),

@@ -3,7 +3,6 @@ import { Type } from 'typebox';
 import { Named, StringEnum } from '../schema.ts';
 import { SERVICE_STATUSES } from '../status.ts';
 import { ENVIRONMENTS } from '../types.ts';
-import { dataSize } from './backups.ts';
 import { dateTime } from './parts.ts';
 
 export const ServiceUsageSchema = Named(
@@ -36,7 +35,16 @@ export const ServiceUsageSchema = Named(
     memory_mb: Type.Union([Type.Integer(), Type.Null()], {
       description: 'megabytes in use; null while not running',
     }),
-    storage: dataSize('megabytes of the data of one server; null: not measured'),
+    own_mb: Type.Union([Type.Integer(), Type.Null()], {
+      description:
+        'megabytes of its data that would be free without it, those of its replicas and nodes ' +
+        'too; null: not measured',
+    }),
+    shared_mb: Type.Union([Type.Integer(), Type.Null()], {
+      description:
+        'megabytes of its data that its snapshots, its forks, its parent or its template ' +
+        'use too; null: not measured',
+    }),
     backups_mb: Type.Union([Type.Integer(), Type.Null()], {
       description:
         'megabytes of its snapshots and of archived WAL; snapshots may share most of theirs with ' +

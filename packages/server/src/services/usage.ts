@@ -2,7 +2,7 @@
 import type { ServiceUsage } from '@howdah/contract';
 import pLimit from 'p-limit';
 import { type Measured, usageDocument } from '../domain/service/usage.ts';
-import type { Engine } from '../engine/engine.ts';
+import { EngineUnavailable } from '../engine/engine.ts';
 import { readProject } from './projects.ts';
 import { listUsageFacts, type UsageRow } from '../store/usage.ts';
 import type { ControlContext } from './control-context.ts';
@@ -42,18 +42,20 @@ export async function listUsage(
   return { services, next: rows.length > most ? (shown.at(-1)?.position ?? null) : null };
 }
 
-/** A service that is being removed, or whose region does not answer, must not hide the others. */
+/** A region that is away must not hide what the services of others take. */
 async function measure({ regions }: ControlContext, row: UsageRow): Promise<Measured> {
-  if (row.kept?.isRemoved === true) return { storage: null, backups_mb: null };
-  const ask = async <T>(question: (engine: Engine) => Promise<T>): Promise<T> =>
-    question(regions.of(row.region_code).engine);
-  const [size, described] = await Promise.all([
-    ask(({ storage }) => storage.shared(row.id)).catch(() => null),
-    ask(({ backups }) => backups.describe(row.id)).catch(() => null),
-  ]);
-  const snapshotsMb = described?.snapshots.reduce((sum, { storage_mb: mb }) => sum + mb, 0) ?? 0;
-  return {
-    storage: size,
-    backups_mb: described === null ? null : snapshotsMb + described.archive_mb,
-  };
+  const none = { storage: null, backupsMb: null };
+  if (row.kept?.isRemoved === true) return { ...none, problem: null };
+  try {
+    const { storage, backups } = regions.of(row.region_code).engine;
+    const { snapshots, archive_mb: archiveMb } = await backups.describe(row.id);
+    return {
+      storage: await storage.shared(row.id),
+      backupsMb: snapshots.reduce((sum, { storage_mb: mb }) => sum + mb, archiveMb),
+      problem: null,
+    };
+  } catch (error) {
+    if (!(error instanceof EngineUnavailable)) throw error;
+    return { ...none, problem: error.message };
+  }
 }

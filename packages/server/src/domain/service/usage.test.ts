@@ -55,7 +55,7 @@ test('a fork that ends is not reproached with having no end', () => {
 });
 
 test('replicas and nodes are counted as servers, and what is not known is absent', () => {
-  const measured = { storage: null, backups_mb: null };
+  const measured = { storage: null, backupsMb: null, problem: null };
   const of = (facts: Partial<UsageFacts>) =>
     usageDocument({ ...AWAKE, ...facts }, measured, WEEK_MS);
   expect(of({ replica_count: 2 }).servers).toBe(3);
@@ -65,4 +65,19 @@ test('replicas and nodes are counted as servers, and what is not known is absent
   });
   expect(of({ created_by: null, key_name: null })).not.toHaveProperty('key_name');
   expect(of({ origin: FORK })).toMatchObject({ forked_from: 'parent0000' });
+});
+
+test('disk of its own includes the copies of its replicas', () => {
+  const storage = { total_mb: 500, owned_mb: 200, shared_mb: 300 };
+  const of = (replica_count: number) =>
+    usageDocument({ ...AWAKE, replica_count }, { storage, backupsMb: 7, problem: null }, WEEK_MS);
+  expect(of(0)).toMatchObject({ own_mb: 200, shared_mb: 300, backups_mb: 7 });
+  expect(of(2)).toMatchObject({ own_mb: 1200, shared_mb: 300, servers: 3 });
+});
+
+test('a region that does not answer is named with its reason', () => {
+  const measured = { storage: null, backupsMb: null, problem: 'the region far is switched off' };
+  expect(usageDocument(AWAKE, measured, WEEK_MS).why).toContain(
+    '; its disk was not measured: the region far is switched off',
+  );
 });

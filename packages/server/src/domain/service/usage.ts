@@ -1,5 +1,5 @@
 /** The memory and disk that a service takes of its machine, and why. */
-import type { ServiceUsage } from '@howdah/contract';
+import type { Backups, ServiceUsage } from '@howdah/contract';
 import { quoted } from '@howdah/contract/shell';
 import { restorableUntilMs } from './removal.ts';
 import type { ServiceRow } from './row.ts';
@@ -29,14 +29,23 @@ export type UsageFacts = SleepFacts &
     | 'memory_mb'
   > & { key_name: string | null; isForLeases: boolean };
 
-/** The measures of a service; null: it was not measured. */
-export type Measured = Pick<ServiceUsage, 'storage' | 'backups_mb'>;
+/**
+ * The measures of a service: `storage` of one of its servers. null: not measured. `problem`: why
+ * its region could not be asked; null: it was.
+ */
+export type Measured = Readonly<{
+  storage: Backups['storage'];
+  backupsMb: number | null;
+  problem: string | null;
+}>;
 
 export function usageDocument(
   row: UsageFacts,
-  measured: Measured,
+  { storage, backupsMb, problem }: Measured,
   restoreWindowMs: number,
 ): ServiceUsage {
+  const servers = serversOf(row);
+  const why = whyItTakes(row, restoreWindowMs);
   const parent = row.origin?.parent ?? null;
   return {
     service_id: row.id,
@@ -51,11 +60,14 @@ export function usageDocument(
     ...(row.deleted_at === null ? {} : { deleted: row.deleted_at.toISOString() }),
     ...(row.expires_at === null ? {} : { expires_at: row.expires_at.toISOString() }),
     ...(row.suspended_at === null ? {} : { suspended: true }),
-    servers: serversOf(row),
+    servers,
     milli_cpu: row.milli_cpu,
     memory_mb: row.memory_mb,
-    ...measured,
-    why: whyItTakes(row, restoreWindowMs),
+    // Each further server has a copy of its own.
+    own_mb: storage === null ? null : storage.owned_mb + (servers - 1) * storage.total_mb,
+    shared_mb: storage?.shared_mb ?? null,
+    backups_mb: backupsMb,
+    why: problem === null ? why : `${why}; its disk was not measured: ${problem}`,
   };
 }
 
