@@ -32,7 +32,7 @@ import { runRegion, type Control, type RunningRegion } from './run-region.ts';
 import { createDurationCache } from './services/operations.ts';
 import { ownProjects } from './services/peerings.ts';
 import { programOrRefuse, useOf, openRepository } from './services/repositories.ts';
-import { createLogReadLimit } from './services/read-limit.ts';
+import { createLogReadLimit, createUsageReadLimit } from './services/read-limit.ts';
 import type { Startup } from './startup.ts';
 import type { Store } from './store/database.ts';
 import { locationOf } from './domain/repository/storage.ts';
@@ -148,6 +148,7 @@ async function createApi(
     store,
     regions,
     logReads: createLogReadLimit(),
+    usageReads: createUsageReadLimit(),
     peeringProviders: [ownProjects],
     http: httpSettings(control, tls?.current() ?? null),
     durations: createDurationCache(store),

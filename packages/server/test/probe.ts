@@ -159,7 +159,7 @@ export {
 
 // services
 export { createDurationCache } from '../src/services/operations.ts';
-export { createLogReadLimit } from '../src/services/read-limit.ts';
+export { createLogReadLimit, createUsageReadLimit } from '../src/services/read-limit.ts';
 
 // store
 export { refreshAllowLists } from '../src/store/allow-lists.ts';

@@ -17,6 +17,7 @@ import {
   createDurationCache,
   createEventHub,
   createLogReadLimit,
+  createUsageReadLimit,
   createRegions,
   type Engine,
   LOCAL_REGION,
@@ -90,6 +91,7 @@ export async function openRaceApi(
       store,
       regions,
       logReads: createLogReadLimit(),
+      usageReads: createUsageReadLimit(),
       peeringProviders: [],
       http: {
         certificate: null,

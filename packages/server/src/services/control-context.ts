@@ -8,4 +8,6 @@ export type ControlContext = {
   regions: Regions;
   /** Limits the number of simultaneous reads of logs. */
   logReads: ReadLimit;
+  /** Limits the number of simultaneous reads of what services take. */
+  usageReads: ReadLimit;
 };

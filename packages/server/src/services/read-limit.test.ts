@@ -2,7 +2,7 @@ import { setImmediate } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { createReadLimit } from './read-limit.ts';
 
-const LIMITS = { perService: 2, total: 3, waitingPerService: 4 };
+const LIMITS = { perId: 2, total: 3, waitingPerId: 4 };
 
 /** Reads that run until they are ended, and their order. */
 function scene() {
@@ -68,7 +68,7 @@ test('a client that leaves leaves the queue, and a failed read ends its turn', a
   await end('a3');
   await Promise.all([...reads, last]);
 
-  const limit = createReadLimit('logs', { ...LIMITS, perService: 1 });
+  const limit = createReadLimit('logs', { ...LIMITS, perId: 1 });
   const { signal } = new AbortController();
   await expect(limit('a', signal, () => Promise.reject(new Error('broken')))).rejects.toThrow(
     'broken',

@@ -22,6 +22,7 @@ import { listProjects } from '../../store/projects.ts';
 import type { ApiContext, App } from '../context.ts';
 import { answer, callerOf } from '../change-requests.ts';
 import { paging, sendList } from '../paging.ts';
+import { clientOf } from '../reply.ts';
 import { ofProject, ofService, resourceSchemas } from './schemas.ts';
 import { restoreRisk, type RestoreRisk } from '../../domain/disk.ts';
 import { readDisk } from '../../services/room.ts';
@@ -262,15 +263,19 @@ export function usageRoutes(api: App, context: ApiContext): void {
         response: { 200: Type.Array(Ref(ServiceUsageSchema)) },
       },
     },
-    async (request, reply) =>
-      sendList(request, reply, 'position', async (after, limit) => {
-        const { project_id: projectId } = request.params;
-        const page = await listUsage(context, projectId, restoreWindowMs, after, limit);
+    async (request, reply) => {
+      const { project_id: projectId } = request.params;
+      const client = clientOf(reply);
+      return sendList(request, reply, 'position', async (after, limit) => {
+        const page = await context.usageReads(projectId, client, () =>
+          listUsage(context, projectId, restoreWindowMs, after, limit),
+        );
         return {
           json: page.services.map((one) => JSON.stringify(one)).join(','),
           next: page.next,
         };
-      }),
+      });
+    },
   );
 }
 
