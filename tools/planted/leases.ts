@@ -25,9 +25,9 @@ export const LEASE_PLANTS: readonly Plant[] = [
     effect: 'a fork_only key returns the lease of another key',
     edits: [
       {
-        file: `${SERVER}/services/leases.ts`,
-        from: '    if (caller.forkOnly && maker !== caller.publicKey)\n',
-        to: '    if (caller.forkOnly && maker === null)\n',
+        file: 'packages/contract/src/permissions.ts',
+        from: '  if (key.forkOnly)\n    return (\n',
+        to: '  if (key.forkOnly && takenBy === null)\n    return (\n',
       },
     ],
     caughtBy: { gate: 'A', tests: [{ file: TESTS, name: 'a fork-only key' }] },
@@ -39,7 +39,7 @@ export const LEASE_PLANTS: readonly Plant[] = [
     edits: [
       {
         file: `${SERVER}/services/leases.ts`,
-        from: '    for (const lease of before) refuseLoss(caller, lease);\n',
+        from: "    for (const lease of before) refuseOfOthers(caller, lease, 'return');\n",
         to: '',
       },
     ],

@@ -100,4 +100,33 @@ export const LIFETIME_PLANTS: readonly Plant[] = [
       tests: [{ file: 'packages/cli/test/checkout.test.ts', name: 'each branch' }],
     },
   },
+  {
+    name: 'usage-of-others',
+    breaks: ['keys and roles'],
+    effect: 'a key reads what the services of all projects take',
+    edits: [
+      {
+        file: `${SERVER}/store/usage.ts`,
+        from: "    .where('services.project_id', '=', projectId)\n",
+        to: "    .where('services.project_id', 'is not', null)\n",
+      },
+    ],
+    caughtBy: {
+      gate: 'A',
+      tests: [{ file: 'packages/server/test/sleep.test.ts', name: 'usage of each service' }],
+    },
+  },
+  {
+    name: 'usage-without-copies',
+    breaks: ['quotas'],
+    effect: 'what a service takes lacks the disk of its replicas',
+    edits: [
+      {
+        file: `${SERVER}/domain/service/usage.ts`,
+        from: 'storage.owned_mb + (servers - 1) * storage.total_mb',
+        to: 'storage.owned_mb',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/domain/service/usage.test.ts` }] },
+  },
 ];

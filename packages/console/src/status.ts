@@ -4,6 +4,7 @@ import {
   ACCESS,
   denialOfChanges,
   denialOfKey,
+  denialOfLease,
   permissionOfAction,
   PERMISSIONS,
   protectionOf,
@@ -53,21 +54,18 @@ export const isTransitional = (status: Service['status']): boolean => IS_TRANSIT
 export const whyReadOnly = (me: Me, createdBy?: string): string | null =>
   denialOfChanges(me, createdBy);
 
-/** Why a key may not extend a lease; null: it may. */
-export const whyNotExtend = (me: Me, lease: Taken): string | null =>
+/** Why a key may not extend a lease, or return it before its end; null: it may. */
+export const whyNotLease = (
+  me: Me,
+  { created_by: takenBy }: Pick<Lease, 'created_by'>,
+  change: 'extend' | 'return',
+): string | null =>
   denialOfKey(me, PERMISSIONS[ACCESS.extendLeases]) ??
-  (me.fork_only === true && lease.created_by !== me.public_key
-    ? 'this key is fork_only: it extends leases that it took'
-    : null);
-
-/** Why a key may not return a lease before its end; null: it may. */
-export const whyNotReturn = (me: Me, lease: Taken): string | null =>
-  denialOfKey(me, PERMISSIONS[ACCESS.returnLease]) ??
-  (lease.created_by === me.public_key || (me.role === 'admin' && me.fork_only !== true)
-    ? null
-    : 'another key has taken it: return it with that key or an admin key');
-
-type Taken = Pick<Lease, 'created_by'>;
+  denialOfLease(
+    { publicKey: me.public_key, role: me.role, forkOnly: me.fork_only === true },
+    takenBy ?? null,
+    change,
+  );
 
 /** Why a key may not purge a service, or a deleted one; null: it may. */
 export const whyNotPurge = (me: Me, createdBy?: string): string | null =>

@@ -389,7 +389,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     const seen = other.page.getByRole('row').filter({ hasText: lease.id });
     for (const [name, why] of [
       ['Extend', 'this key is fork_only'],
-      [`Return ${lease.id}`, 'another key has taken it'],
+      [`Return ${lease.id}`, 'it was taken by another key'],
     ] as const) {
       await seen.getByRole('button', { name, exact: true }).hover({ force: true });
       await other.page.getByRole('tooltip').filter({ hasText: why }).waitFor();

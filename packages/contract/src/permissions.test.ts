@@ -1,5 +1,11 @@
 import { describe, expect, test } from 'vitest';
-import { permissionOfAction, PURGE, refusalOfCall, subjectOf } from './permissions.ts';
+import {
+  denialOfLease,
+  permissionOfAction,
+  PURGE,
+  refusalOfCall,
+  subjectOf,
+} from './permissions.ts';
 
 const tagged = (environment: 'DEV' | 'PROD') => ({ metadata: { environment } });
 const service = (environment: 'DEV' | 'PROD', ...sets: ('DEV' | 'PROD')[]) =>
@@ -32,4 +38,24 @@ describe('refusalOfCall', () => {
     expect(refusalOfCall(dryRunOnly, permissionOfAction('query'))).toContain('dry_run_only');
     expect(refusalOfCall(dryRunOnly, PURGE)).toContain('admin');
   });
+});
+
+test.each([
+  ['developer', false, 'own', null, null],
+  ['developer', false, 'other', null, 'gone for good'],
+  ['admin', false, 'other', null, null],
+  ['developer', true, 'own', null, null],
+  ['developer', true, 'other', 'fork_only', 'fork_only'],
+  ['admin', true, 'other', 'fork_only', 'fork_only'],
+  ['developer', true, null, 'fork_only', 'fork_only'],
+] as const)('a lease: %s, fork_only %s, of %s', (role, forkOnly, takenBy, extend, give) => {
+  const own = { publicKey: 'own', role, forkOnly };
+  for (const [change, why] of [
+    ['extend', extend],
+    ['return', give],
+  ] as const) {
+    const said = denialOfLease(own, takenBy, change);
+    if (why === null) expect(said).toBeNull();
+    else expect(said).toContain(why);
+  }
 });

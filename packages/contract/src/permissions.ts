@@ -257,6 +257,29 @@ export const ENDS = `${VERBS.slice(0, -1).join(', ')} or ${VERBS.at(-1) ?? ''}`;
  */
 export const PURGE: Permission = PERMISSIONS.admin;
 
+/**
+ * Why a key may not extend or return a lease that a key has taken; null: it may. A lease that is
+ * returned is gone for good with its data.
+ */
+export function denialOfLease(
+  key: Readonly<{ publicKey: string; role: Role; forkOnly: boolean }>,
+  takenBy: string | null,
+  change: 'extend' | 'return',
+): string | null {
+  if (takenBy === key.publicKey) return null;
+  if (key.forkOnly)
+    return (
+      'it was taken by another key, and this key is fork_only: it extends and returns leases ' +
+      'that it took'
+    );
+  if (change === 'return' && key.role !== 'admin')
+    return (
+      'it was taken by another key, and its data would be gone for good: return it with that key ' +
+      'or an admin key, or wait for its end'
+    );
+  return null;
+}
+
 /** The call that performs an action on a service. */
 const CALL_OF_ACTION: Record<Action, CallName> = {
   delete: 'deleteService',

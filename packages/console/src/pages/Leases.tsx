@@ -19,7 +19,7 @@ import {
 import { useCall } from '../components/use-call.tsx';
 import { useAreNamesRead } from '../live.ts';
 import { useMe } from '../session.ts';
-import { whyNotExtend, whyNotReturn } from '../status.ts';
+import { whyNotLease } from '../status.ts';
 import ui from './project.module.css';
 
 export function Leases() {
@@ -118,7 +118,7 @@ function Extend({ lease }: { lease: Lease }) {
       <ActionButton
         variant="default"
         size="xs"
-        why={whyNotExtend(me, lease)}
+        why={whyNotLease(me, lease, 'extend')}
         loading={extend.pending}
         onClick={() => extend.run(Number(seconds))}
       >
@@ -136,7 +136,7 @@ function Return({ lease }: { lease: Lease }) {
       label="Return"
       aria-label={`Return ${lease.id}`}
       title={`Return ${lease.id}`}
-      why={whyNotReturn(me, lease)}
+      why={whyNotLease(me, lease, 'return')}
       pending={end.pending}
       onConfirm={() => end.run()}
     >

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import {
   ALLOWED,
   ApiError,
+  denialOfLease,
   isId,
   refusal,
   type ExtendLeasesBody,
@@ -202,7 +203,7 @@ export function returnLeases(
   return makeChange(store, caller, async (tx) => {
     const before = await readLeases(tx, caller.projectId, ids);
     const { databases, services } = await lockLeases(tx, caller, ids);
-    for (const lease of before) refuseLoss(caller, lease);
+    for (const lease of before) refuseOfOthers(caller, lease, 'return');
     for (const { service, operation, isShared } of services) {
       if (isShared) continue;
       refuseEnd(caller, service);
@@ -243,13 +244,7 @@ async function lockLeases(
   ids: readonly string[],
 ): Promise<{ databases: LeaseRow[]; services: LeasedService[] }> {
   const rows = await readLeases(tx, caller.projectId, ids);
-  for (const { id, created_by: maker } of rows)
-    if (caller.forkOnly && maker !== caller.publicKey)
-      throw new ApiError(
-        'FORBIDDEN',
-        `lease_ids: ${id} was taken by another key, and this key is fork_only: it extends and ` +
-          'returns leases that it took',
-      );
+  for (const lease of rows) refuseOfOthers(caller, lease, 'extend');
   const services: LeasedService[] = [];
   for (const id of [...new Set(rows.map((row) => row.service_id))].toSorted()) {
     const found = await lockService(tx, id);
@@ -260,14 +255,14 @@ async function lockLeases(
   return { databases, services };
 }
 
-/** The data of a lease is gone for good: only its own key, or an admin key, ends it early. */
-function refuseLoss({ role, publicKey }: Caller, { id, created_by: maker }: LeaseRow): void {
-  if (role === 'admin' || maker === publicKey) return;
-  throw new ApiError(
-    'FORBIDDEN',
-    `lease_ids: ${id} was taken by another key, and its data would be gone for good: return it ` +
-      'with that key or an admin key, or wait for its end',
-  );
+/** @throws ApiError FORBIDDEN */
+function refuseOfOthers(
+  caller: Caller,
+  { id, created_by: takenBy }: LeaseRow,
+  change: 'extend' | 'return',
+): void {
+  const why = denialOfLease(caller, takenBy, change);
+  if (why !== null) throw new ApiError('FORBIDDEN', `lease_ids: found ${id}; ${why}`);
 }
 
 /** A lease that was made PROD is protected like any service. @throws ApiError */
