@@ -148,8 +148,8 @@ export const CONTROL_PLANTS: readonly Plant[] = [
     edits: [
       {
         file: `${SERVER}/services/read-limit.ts`,
-        from: 'all < total && (running.get(serviceId) ?? 0) < perService',
-        to: 'all < total && (running.get(serviceId) ?? 0) <= total',
+        from: 'all < total && (running.get(id) ?? 0) < perId',
+        to: 'all < total && (running.get(id) ?? 0) <= total',
       },
     ],
     caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/services/read-limit.test.ts` }] },

@@ -20,9 +20,9 @@ export const LEASE_PLANTS: readonly Plant[] = [
     caughtBy: { gate: 'A', tests: [{ file: TESTS, name: 'lacks a commit' }] },
   },
   {
-    name: 'lease-of-another-key-returned',
+    name: 'lease-of-another-key-extended',
     breaks: ['keys and roles', 'leases'],
-    effect: 'a fork_only key returns the lease of another key',
+    effect: 'a fork_only key extends the lease of another key',
     edits: [
       {
         file: 'packages/contract/src/permissions.ts',

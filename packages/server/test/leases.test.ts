@@ -207,6 +207,11 @@ test('a fork-only key takes leases within its bounds, and returns its own only',
     status: 403,
     body: { message: expect.stringContaining('another key') },
   });
+  const extension = { lease_ids: [foreign?.id], ttl_seconds: 200 };
+  expect(await ci.request('POST', '/leases/extend', extension)).toMatchObject({
+    status: 403,
+    body: { message: expect.stringContaining('fork_only') },
+  });
   const extended = { lease_ids: [foreign?.id], ttl_seconds: 60 };
   expect((await ci.request('POST', '/leases/extend', extended)).status).toBe(403);
   const tooLong = { lease_ids: own, ttl_seconds: 3600 };
